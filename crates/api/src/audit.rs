@@ -59,6 +59,8 @@ pub enum ActorKind {
     Grant,
     /// Sign-in of a person.
     Session,
+    /// Token for one run.
+    RunToken,
     /// Schedule.
     Schedule,
     /// Operator of the installation.
@@ -67,7 +69,7 @@ pub enum ActorKind {
 
 /// A text that is no kind of author.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must be one of key, grant, session, schedule, operator")]
+#[error("must be one of key, grant, session, run_token, schedule, operator")]
 pub struct UnknownActorKind;
 
 impl ActorKind {
@@ -77,6 +79,7 @@ impl ActorKind {
             Self::Key => "key",
             Self::Grant => "grant",
             Self::Session => "session",
+            Self::RunToken => "run_token",
             Self::Schedule => "schedule",
             Self::Operator => "operator",
         }
@@ -91,6 +94,7 @@ impl FromStr for ActorKind {
             Self::Key,
             Self::Grant,
             Self::Session,
+            Self::RunToken,
             Self::Schedule,
             Self::Operator,
         ]

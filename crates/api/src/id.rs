@@ -74,6 +74,16 @@ macro_rules! ids {
                 Self(Builder::from_unix_timestamp_millis(millis, &random).into_uuid())
             }
 
+            /// Returns the identifier without its prefix.
+            pub const fn to_bytes(self) -> [u8; 16] {
+                self.0.into_bytes()
+            }
+
+            /// Returns the identifier of [`to_bytes`](Self::to_bytes).
+            pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+                Self(Uuid::from_bytes(bytes))
+            }
+
             /// Returns the time of creation, to the millisecond.
             pub fn made_at(self) -> Timestamp {
                 let millis = i64::try_from(self.0.as_u128() >> 80).unwrap_or(0);

@@ -20,6 +20,10 @@ pub const ARTIFACTS: usize = 64;
 pub const ARTIFACT_BYTES: u64 = 100 * 1024 * 1024;
 /// Entries of `web.allow`.
 pub const WEB_DOMAINS: usize = 100;
+/// Entries of `may` of a run token.
+pub const RUN_PERMISSIONS: usize = 2;
+/// Longest time for which a run token is valid, in seconds.
+pub const RUN_TOKEN_SECONDS: i64 = 24 * 60 * 60;
 /// Entries of `connections`.
 pub const CONNECTIONS: usize = 16;
 /// Saved connections of one organization.

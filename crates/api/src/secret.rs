@@ -3,7 +3,7 @@
 //! The fixed form lets secret scanners find secrets, and the checksum refuses a typo without a look-up. Only the SHA-256 of a
 //! secret is ever stored.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use sha2::{Digest, Sha256};
 use zeroize::{Zeroize as _, ZeroizeOnDrop, Zeroizing};
@@ -35,6 +35,9 @@ pub const MAIL_TOKEN: &str = "stm_";
 
 /// Prefix of a code that begins a session of the console once.
 pub const CONSOLE_CODE: &str = "stl_";
+
+/// Prefix of a token for one run.
+pub const RUN_TOKEN: &str = "stt_";
 
 /// A secret in clear. `Debug` shows the prefix only, and its memory is overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
@@ -88,6 +91,25 @@ pub struct Presented<'a> {
 }
 
 impl Presented<'_> {
+    /// Returns the content of a signed text with this prefix, of [`signed_text`]. The caller verifies the signature.
+    pub fn signed_content<const LEN: usize>(&self, prefix: &str) -> Option<[u8; LEN]> {
+        let (signed, check) = self
+            .text
+            .split_at_checked(self.text.len().checked_sub(CHECK_LEN)?)?;
+        let digits = signed.strip_prefix(prefix)?;
+        let is_hex = digits
+            .bytes()
+            .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+        if digits.len() != 2 * LEN || !is_hex || checksum(signed) != check.as_bytes() {
+            return None;
+        }
+        let mut content = [0; LEN];
+        for (byte, pair) in content.iter_mut().zip(digits.as_bytes().chunks(2)) {
+            *byte = u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()?;
+        }
+        Some(content)
+    }
+
     /// Returns true where the text has the form of a secret of the kind `prefix`.
     pub fn is(&self, prefix: &str) -> bool {
         has_form(prefix, self.text)
@@ -113,6 +135,19 @@ impl fmt::Debug for Presented<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Presented").finish_non_exhaustive()
     }
+}
+
+/// Text of a credential that carries its content and a signature of it: the prefix, the bytes as hexadecimal digits, and the
+/// checksum of both.
+pub fn signed_text(prefix: &str, content: &[u8]) -> String {
+    let mut text = prefix.to_owned();
+    for byte in content {
+        // Writing to a `String` cannot fail.
+        let _infallible = write!(text, "{byte:02x}");
+    }
+    let check = checksum(&text);
+    text.extend(check.map(char::from));
+    text
 }
 
 impl Secret {
@@ -191,6 +226,23 @@ mod tests {
         #[test]
         fn no_text_makes_it_panic(text in "\\PC*") {
             let _read = Secret::parse(SELF_HOSTED_KEY, &text);
+        }
+    }
+
+    #[test]
+    fn a_signed_text_is_read_back_unless_it_was_changed() {
+        let text = signed_text(RUN_TOKEN, &[7, 255, 0]);
+        let content = |text: &str| Presented::from(text).signed_content::<3>(RUN_TOKEN);
+        assert_eq!(content(&text), Some([7, 255, 0]));
+        assert_eq!(Presented::from(&text).signed_content::<3>(ACCESS_TOKEN), None);
+        assert_eq!(Presented::from(&text).signed_content::<2>(RUN_TOKEN), None);
+        for at in 0..text.len() {
+            let mut changed = text.clone().into_bytes();
+            changed[at] = if changed[at] == b'a' { b'b' } else { b'a' };
+            assert_eq!(content(&String::from_utf8_lossy(&changed)), None, "{at}");
+        }
+        for other in ["", "stt_", "é", "stt_é123456", "stt_07ff00"] {
+            assert_eq!(content(other), None, "{other}");
         }
     }
 

@@ -29,6 +29,7 @@ pub use credentials::{
     console::ConsoleSignIn,
     keys::create_key_offline,
     master_keys::{check_key_text, check_master_keys},
+    run_tokens::RunGrant,
 };
 pub use files::saved::{Stored, Upload};
 pub use kit::{
@@ -44,10 +45,7 @@ pub use operations::{
 };
 pub use runs::{
     create::CancelMode,
-    hub::{
-        Batch, Delta, Deltas, LargeEvent, LargeMessage, Message, ModelStart, OutputDelta, Passed, PassedEnd,
-        RunChange, TextDelta,
-    },
+    hub::{Batch, Delta, Deltas, LargeEvent, LargeMessage, Message, Passed, PassedEnd, RunChange},
     workflows::{SavedDefinition, StoredWorkflow},
 };
 pub use schedules::ListedSchedule;

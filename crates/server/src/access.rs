@@ -36,6 +36,10 @@ pub enum RequiredRole {
     Public,
     /// A person who is signed in.
     SignedIn,
+    /// Member, admin or owner of the organization, or a token of the run that permits to read it.
+    RunReader,
+    /// Member, admin or owner of the organization, or a token of the run that permits to cancel it.
+    RunCanceller,
     /// Member, admin or owner of the organization.
     Member,
     /// Admin or owner of the organization.
@@ -63,6 +67,12 @@ impl Access {
         let role = match self.role {
             RequiredRole::Public | RequiredRole::Signature => return serde_json::json!([]),
             RequiredRole::Operator => return serde_json::json!([{"operator_key": []}]),
+            RequiredRole::RunReader => {
+                return serde_json::json!([{"api_key": ["member"]}, {"run_token": ["read"]}]);
+            }
+            RequiredRole::RunCanceller => {
+                return serde_json::json!([{"api_key": ["member"]}, {"run_token": ["cancel"]}]);
+            }
             RequiredRole::SignedIn => "signed_in",
             RequiredRole::Member => "member",
             RequiredRole::Admin => "admin",

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use axum::extract::{FromRef, FromRequestParts};
+use axum::extract::{FromRef, FromRequestParts, RawPathParams};
 use bytes::Bytes;
 use http::request::Parts;
 use sortie_accounts::Accounts;
@@ -13,7 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     browsers::Browsers,
-    kit::{ApiError, ApiResult, AtLeast, BodyBudget, CredentialWatch, Cursors, LargeTexts, TrustedProxies},
+    kit::{
+        ApiError, ApiResult, AtLeast, BodyBudget, CredentialWatch, Cursors, LargeTexts, OfRun, TrustedProxies,
+    },
     metrics::{Exposition, HttpMetrics},
     routes::ResourceMetadata,
 };
@@ -60,6 +62,20 @@ pub(crate) struct App {
 impl FromRef<Arc<App>> for BodyBudget {
     fn from_ref(app: &Arc<App>) -> Self {
         app.bodies.clone()
+    }
+}
+
+impl<const PERMISSION: u8> FromRequestParts<Arc<App>> for OfRun<PERMISSION> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> ApiResult<Self> {
+        // A path that is no text names no run. The handler's own extractor refuses it.
+        let parameters = RawPathParams::from_request_parts(parts, app).await.ok();
+        let run = parameters
+            .iter()
+            .flat_map(RawPathParams::iter)
+            .find(|(name, _)| *name == "id");
+        Self::of_credential(parts, run.map_or("", |(_, run)| run))
     }
 }
 

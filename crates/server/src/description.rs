@@ -127,6 +127,9 @@ impl Description {
             connections["propertyNames"] =
                 json!({"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,99}$"});
             routes::workflows::describe(&mut document["components"]["schemas"]);
+            let message = &mut document["components"]["schemas"]["StreamMessage"]["properties"]["data"];
+            let types = ["Event", "Run", "MessageStart", "MessageDelta", "ToolOutput"];
+            message["contentSchema"] = json!({"anyOf": types.map(|name| reference("schemas", name))});
         }
         open_free_objects(&mut document["components"]["schemas"]);
         document["components"]["responses"] = failures();
@@ -199,12 +202,20 @@ impl Description {
 
     fn security_schemes(self) -> Value {
         match self {
-            Self::Engine(_) => json!({"api_key": {
-                "type": "http",
-                "scheme": "bearer",
-                "description": "An API key of the organization. The role an operation needs stands in its `security`; an \
-                    `admin` key may call every operation that needs `member`.",
-            }}),
+            Self::Engine(_) => json!({
+                "api_key": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "An API key of the organization. The role an operation needs stands in its `security`; an \
+                        `admin` key may call every operation that needs `member`.",
+                },
+                "run_token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "A token for one run, of `POST /v1/runs/{id}/tokens`. The permission that an operation \
+                        needs stands in its `security`.",
+                },
+            }),
             Self::Organization => json!({
                 "session": {
                     "type": "http",

@@ -30,13 +30,13 @@ use crate::{
     Options,
     browsers::{Browsers, transport_of},
     connections::Answers,
+    cross_origin::{CrossOrigin, write_cross_origin},
     kit::{
         ApiError, BodyBudget, Challenges, Counting, Credential, CredentialThrottle, DeprecationHeaders,
         Fault, LacksScope, Quota, RateLimits, RequestIds, Standing, Token, Transport, TrustedProxies,
         UnreadBody, X_REQUEST_ID, bearer, error_response, hold, rate_limited,
     },
     metrics::{HttpMetrics, METRICS, Refused},
-    oauth::write_cross_origin,
     org::{EngineDoor, OrganizationDoor, STRIPE_WEBHOOK},
     pages, routes,
     spans::{Spans, redacted_path},
@@ -53,6 +53,7 @@ pub(crate) struct Gate {
     throttle: CredentialThrottle,
     proxies: TrustedProxies,
     deprecation: DeprecationHeaders,
+    cross_origin: CrossOrigin,
     metrics: HttpMetrics,
 }
 
@@ -119,6 +120,7 @@ impl Gate {
             throttle: CredentialThrottle::default(),
             proxies: proxies.clone(),
             deprecation: DeprecationHeaders::new(options.deprecation.as_ref()),
+            cross_origin: CrossOrigin::new(&options.allowed_origins),
             metrics,
         }
     }
@@ -144,6 +146,7 @@ impl Gate {
         let what = Described::of(&request);
         let unread = UnreadBody::watch(&mut request);
         let sent = bearer(request.headers()).is_some();
+        let reader = self.cross_origin.reader(&request);
         let mut counted = None;
         let answer = AssertUnwindSafe(self.answer(network, request, &mut counted))
             .catch_unwind()
@@ -192,7 +195,7 @@ impl Gate {
         } else if lacks_scope {
             self.door.challenges().insufficient_scope(headers);
         }
-        write_cross_origin(what.uri.path(), headers);
+        write_cross_origin(reader, headers);
         headers.insert(X_REQUEST_ID, id.into_header());
         if let Some(unread) = unread {
             unread.finish(&mut response).await;
@@ -251,6 +254,9 @@ impl Gate {
             if let Some(token) = token {
                 request.extensions_mut().insert(token);
             }
+        }
+        if let Some(answer) = self.cross_origin.preflight(&request) {
+            return answer;
         }
         match &self.door {
             Door::Organization(door) if OrganizationDoor::leads_to_engine(request.uri()) => {
@@ -332,6 +338,9 @@ impl Gate {
                     && let Some(person) = sign_in.find(credential).await?
                 {
                     return Ok(Some(person));
+                }
+                if let Some((grant, key)) = self.engine.authenticate_run_token(credential).await? {
+                    return Ok(Some(Credential::RunToken(grant, key)));
                 }
                 let found = self.engine.authenticate(credential).await?;
                 let has_console = door

@@ -9,6 +9,7 @@ mod app;
 mod browsers;
 mod connections;
 mod console;
+mod cross_origin;
 mod description;
 mod gate;
 mod kit;
@@ -57,6 +58,8 @@ pub struct Options {
     pub anonymous_requests_per_minute: u32,
     /// Networks of proxies with a trusted `X-Forwarded-For`; a lone address is a network of a single host.
     pub trusted_proxies: Vec<IpNet>,
+    /// Origins of web pages that may read a run with a run token, such as `https://app.example.com`.
+    pub allowed_origins: Vec<String>,
     /// The address clients use, for the `servers` of the `OpenAPI` document.
     pub base_url: Option<String>,
     /// Files of the console.
@@ -80,6 +83,7 @@ impl Default for Options {
             requests_per_minute: limits::REQUESTS_PER_MINUTE,
             anonymous_requests_per_minute: limits::ANONYMOUS_REQUESTS_PER_MINUTE,
             trusted_proxies: Vec::new(),
+            allowed_origins: Vec::new(),
             base_url: None,
             console: ConsoleFiles::default(),
             trace_url: None,

@@ -107,10 +107,13 @@ fn every_operation_says_what_it_does_and_who_may_call_it() {
         } else {
             "member"
         };
-        let security = if PUBLIC.contains(&id) {
-            json!([])
-        } else {
-            json!([{"api_key": [role]}])
+        let security = match id {
+            "get_run" | "follow_run" | "list_run_artifacts" | "get_run_artifact" => {
+                json!([{"api_key": ["member"]}, {"run_token": ["read"]}])
+            }
+            "cancel_run" => json!([{"api_key": ["member"]}, {"run_token": ["cancel"]}]),
+            id if PUBLIC.contains(&id) => json!([]),
+            _ => json!([{"api_key": [role]}]),
         };
         assert_eq!(operation["security"], security, "{name}");
         if let Some(body) = operation.get("requestBody") {

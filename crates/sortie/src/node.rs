@@ -145,6 +145,7 @@ impl Node {
             requests_per_minute: config.rate_limit_per_minute,
             anonymous_requests_per_minute: config.anonymous_rate_limit_per_minute,
             trusted_proxies: config.trusted_proxies.clone(),
+            allowed_origins: config.allowed_origins.clone(),
             base_url: advertised(config),
             deprecation: config.deprecation.clone(),
             ..sortie_server::Options::default()

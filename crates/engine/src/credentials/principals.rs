@@ -136,6 +136,13 @@ impl Principals {
         self.look_up(hash, self.store.find_principal(hash)).await
     }
 
+    /// Finds the principal of an API key by its ID, for the tokens that were made with it.
+    pub(crate) async fn authenticate_key(&self, key: KeyId) -> Result<Option<Principal>, Refusal> {
+        // No credential has the form of this text.
+        let hash = Sha256::digest(key.to_string()).into();
+        self.look_up(hash, self.store.find_key_principal(key)).await
+    }
+
     /// Finds the principal of a person's session in an organization; see [`Engine::authenticate_session`].
     pub(crate) async fn authenticate_session(
         &self,

@@ -21,7 +21,7 @@ use http::request::Parts;
 use parking_lot::{Mutex, MutexGuard};
 use sortie_accounts::Accounts;
 use sortie_api::{OrgId, Refusal};
-use sortie_engine::Engine;
+use sortie_engine::{Engine, RunGrant};
 use sortie_store::access::By;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -40,27 +40,31 @@ pub(crate) struct Opener(Option<Asked>);
 
 /// Credential with the data that the watch needs to check it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Asked {
-    token: Token,
-    /// Organization in which a person uses the session; absent for keys, access tokens and console sessions.
-    session_in: Option<OrgId>,
+enum Asked {
+    /// API key, access token or session of the console.
+    Engine(Token),
+    /// Session of a person, with the organization in which the person uses it.
+    SessionIn(Token, OrgId),
+    /// Token for one run.
+    RunToken(RunGrant),
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Opener {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
-        let Some(Credential::Principal(principal)) = parts.extensions.get() else {
-            return Ok(Self(None));
-        };
-        let token = parts.extensions.get::<Token>();
-        Ok(Self(token.map(|token| {
-            Asked {
-                token: *token,
-                session_in: (matches!(principal.by, By::Session(_)) && principal.session_key.is_none())
-                    .then_some(principal.org),
+        let token = parts.extensions.get::<Token>().copied();
+        Ok(Self(match (parts.extensions.get(), token) {
+            (Some(Credential::Principal(principal)), Some(token)) => {
+                if matches!(principal.by, By::Session(_)) && principal.session_key.is_none() {
+                    Some(Asked::SessionIn(token, principal.org))
+                } else {
+                    Some(Asked::Engine(token))
+                }
             }
-        })))
+            (Some(Credential::RunToken(grant, _)), _) => Some(Asked::RunToken(*grant)),
+            _ => None,
+        }))
     }
 }
 
@@ -171,14 +175,16 @@ impl CredentialWatch {
 
     /// Returns true if a request with the credential would succeed: it is valid, and the organization is not suspended.
     async fn is_valid(&self, asked: Asked) -> Result<bool, Refusal> {
-        let hash = asked.token.hash();
-        let principal = match (asked.session_in, &self.accounts) {
-            (None, _) => self.engine.authenticate_hash(hash).await?,
-            (Some(org), Some(accounts)) => match accounts.session_by_hash(hash).await? {
-                Some(person) => self.engine.authenticate_session(org, &person).await?,
-                None => None,
-            },
-            (Some(_), None) => None,
+        let principal = match (asked, &self.accounts) {
+            (Asked::Engine(token), _) => self.engine.authenticate_hash(token.hash()).await?,
+            (Asked::RunToken(grant), _) => self.engine.run_token_principal(grant).await?,
+            (Asked::SessionIn(token, org), Some(accounts)) => {
+                match accounts.session_by_hash(token.hash()).await? {
+                    Some(person) => self.engine.authenticate_session(org, &person).await?,
+                    None => None,
+                }
+            }
+            (Asked::SessionIn(..), None) => None,
         };
         Ok(principal.is_some_and(|principal| !principal.suspended))
     }

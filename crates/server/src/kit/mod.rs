@@ -58,4 +58,6 @@ pub(crate) use request_id::{RequestIds, X_REQUEST_ID};
 pub(crate) use same_origin::OwnOrigin;
 pub(crate) use small_body::{is_form, is_of_type, small_body};
 pub(crate) use unread_body::{LeavesBody, UnreadBody};
-pub(crate) use who::{Admin, AtLeast, Credential, Member, Owner, actor, bearer};
+pub(crate) use who::{
+    Admin, AtLeast, Credential, Member, OfRun, Owner, RunCanceller, RunReader, actor, bearer,
+};

@@ -24,6 +24,13 @@ pub(crate) trait FromQuery: Sized {
     fn from_query(pairs: &Pairs<'_>) -> Result<Self, Refusal>;
 }
 
+/// No parameter.
+impl FromQuery for () {
+    fn from_query(_pairs: &Pairs<'_>) -> Result<Self, Refusal> {
+        Ok(())
+    }
+}
+
 impl<S: Send + Sync, T: FromQuery> FromRequestParts<S> for Query<T> {
     type Rejection = ApiError;
 

@@ -17,6 +17,9 @@ use super::{cookies::Transport, is_form, is_json, is_of_type};
 const X_SORTIE_CONSOLE: HeaderName = HeaderName::from_static("x-sortie-console");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
+/// Start of the paths that need no credential: the callback of authorizations, and the metadata of clients.
+const KEYLESS: &str = "/v1/oauth/";
+
 /// Origins of the pages of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnOrigin {
@@ -75,8 +78,8 @@ impl OwnOrigin {
     ) -> Result<(), Refusal> {
         let is_read = matches!(*method, Method::GET | Method::HEAD);
         let is_api = path.starts_with("/v1/") || path.starts_with("/engine/");
-        if is_read && !is_api {
-            // Links of other sites lead to the pages.
+        if is_read && (!is_api || path.starts_with(KEYLESS)) {
+            // Links of other sites lead to the pages, and an authorization server leads back to the callback.
             return Ok(());
         }
         if !self.is_same_origin(headers, transport, is_read) {
@@ -151,13 +154,14 @@ mod tests {
         assert_eq!(site("none"), "");
         for foreign in ["same-site", "cross-site", "", "Same-Origin"] {
             assert_eq!(site(foreign), "Origin", "{foreign}");
-            let page = refused(
-                &own,
-                &Method::GET,
+            for path in [
                 "/oauth/authorize",
-                &[("sec-fetch-site", foreign)],
-            );
-            assert_eq!(page, "", "pages are reached from elsewhere: {foreign}");
+                "/v1/oauth/callback",
+                "/v1/oauth/callback/5b3c",
+            ] {
+                let page = refused(&own, &Method::GET, path, &[("sec-fetch-site", foreign)]);
+                assert_eq!(page, "", "{path} is reached from elsewhere: {foreign}");
+            }
             let engine = refused(
                 &own,
                 &Method::HEAD,

@@ -5,7 +5,8 @@
 use std::ops::Deref;
 
 use http::{Extensions, HeaderMap, header::AUTHORIZATION, request::Parts};
-use sortie_api::{ErrorCode, Refusal, Role, UserId};
+use sortie_api::{ErrorCode, Refusal, Role, UserId, run_token::RunPermission};
+use sortie_engine::RunGrant;
 use sortie_store::{
     access::{Actor, By, Caller, Principal},
     people::SignedIn,
@@ -26,6 +27,8 @@ pub(crate) enum Credential {
     Principal(Principal),
     /// Session of a person.
     Person(SignedIn),
+    /// Token for one run, with the principal of the API key that made it.
+    RunToken(RunGrant, Principal),
     /// Key of the operator of the installation.
     Operator,
 }
@@ -36,6 +39,7 @@ impl Credential {
         match self {
             Self::Principal(principal) => Some(principal.by),
             Self::Person(person) => Some(By::Session(person.session)),
+            Self::RunToken(grant, _) => Some(By::RunToken(grant.run)),
             Self::Operator => Some(By::Operator),
             Self::Missing | Self::Invalid | Self::Unchecked(_) => None,
         }
@@ -44,7 +48,9 @@ impl Credential {
     /// Returns the credential of a request, or the refusal if it is not valid. `wanted` names the credential that an API accepts.
     pub(crate) fn valid<'a>(extensions: &'a Extensions, wanted: &str) -> Result<&'a Self, Refusal> {
         match extensions.get() {
-            Some(valid @ (Self::Principal(_) | Self::Person(_) | Self::Operator)) => Ok(valid),
+            Some(valid @ (Self::Principal(_) | Self::Person(_) | Self::RunToken(..) | Self::Operator)) => {
+                Ok(valid)
+            }
             Some(Self::Invalid) => {
                 Err(ErrorCode::Unauthorized.because("the credential is invalid, expired or revoked"))
             }
@@ -156,14 +162,72 @@ pub(crate) fn actor(parts: &Parts, by: Option<By>, user: Option<UserId>) -> Acto
 /// Returns the principal of a request to the engine. A suspended organization is refused here, for every operation that
 /// needs a role.
 fn principal(parts: &Parts) -> Result<Principal, Refusal> {
-    let Credential::Principal(principal) = Credential::valid(&parts.extensions, "API key")? else {
-        return Err(ErrorCode::Unauthorized
-            .because("this credential is not one of the engine API: send an API key or an access token"));
+    let principal = match Credential::valid(&parts.extensions, "API key")? {
+        Credential::Principal(principal) => principal,
+        Credential::RunToken(..) => {
+            return Err(ErrorCode::Forbidden.because("a run token is for its run only: send an API key"));
+        }
+        Credential::Person(_)
+        | Credential::Operator
+        | Credential::Missing
+        | Credential::Invalid
+        | Credential::Unchecked(_) => {
+            return Err(ErrorCode::Unauthorized.because(
+                "this credential is not one of the engine API: send an API key or an access token",
+            ));
+        }
     };
+    refuse_suspended(principal)?;
+    Ok(*principal)
+}
+
+fn refuse_suspended(principal: &Principal) -> Result<(), Refusal> {
     if principal.suspended {
         return Err(ErrorCode::Forbidden.because("the organization is suspended"));
     }
-    Ok(*principal)
+    Ok(())
+}
+
+/// Proof that the credential of a request permits something with the run of the path: any credential with the role of a
+/// member, or a token of that run.
+#[derive(Clone, Debug)]
+pub(crate) struct OfRun<const PERMISSION: u8>(Caller);
+
+/// Proof of [`RunPermission::Read`].
+pub(crate) type RunReader = OfRun<{ RunPermission::Read as u8 }>;
+
+/// Proof of [`RunPermission::Cancel`].
+pub(crate) type RunCanceller = OfRun<{ RunPermission::Cancel as u8 }>;
+
+impl<const PERMISSION: u8> OfRun<PERMISSION> {
+    /// Checks the credential of a request to the path of the run `run`.
+    pub(crate) fn of_credential(parts: &Parts, run: &str) -> ApiResult<Self> {
+        let Some(Credential::RunToken(grant, principal)) = parts.extensions.get() else {
+            return Ok(Self(Member::of_credential(parts)?.caller));
+        };
+        refuse_suspended(principal)?;
+        // For a token, other runs do not exist.
+        if grant.run.to_string() != run {
+            return Err(ErrorCode::NotFound.because("no such run").into());
+        }
+        if !grant.permits(PERMISSION) {
+            return Err(ErrorCode::Forbidden
+                .because("the run token does not permit this")
+                .into());
+        }
+        Ok(Self(Caller {
+            org: principal.org,
+            actor: actor(parts, Some(By::RunToken(grant.run)), None),
+        }))
+    }
+}
+
+impl<const PERMISSION: u8> Deref for OfRun<PERMISSION> {
+    type Target = Caller;
+
+    fn deref(&self) -> &Caller {
+        &self.0
+    }
 }
 
 #[cfg(test)]

@@ -2,8 +2,5 @@
 //!
 //! The page where a person decides is in [`pages`](crate::pages).
 
-mod cross_origin;
 pub(crate) mod endpoints;
 pub(crate) mod grants;
-
-pub(crate) use cross_origin::{preflight, write_cross_origin};

@@ -28,11 +28,11 @@ mod who;
 
 use std::sync::Arc;
 
-use axum::{Router, middleware};
+use axum::Router;
 use sortie_api::Mode;
 
 use crate::{
-    oauth::{endpoints, grants, preflight},
+    oauth::{endpoints, grants},
     pages,
     table::{finished, operations},
 };
@@ -144,5 +144,4 @@ pub(crate) fn router(app: Arc<OrgApp>) -> Router {
         app,
         Some(pages::HOME.to_owned()),
     )
-    .layer(middleware::from_fn(preflight))
 }

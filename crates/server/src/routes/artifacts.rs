@@ -9,7 +9,7 @@ use sortie_api::{Artifact, RunId};
 use super::files::{Content, send};
 use crate::{
     app::App,
-    kit::{ApiResult, Below, Json, Member, Path},
+    kit::{ApiResult, Below, Json, Path, Query, RunReader},
 };
 
 /// List the artifacts of a run
@@ -26,8 +26,9 @@ use crate::{
 )]
 pub(crate) async fn list_run_artifacts(
     State(app): State<Arc<App>>,
-    who: Member,
+    who: RunReader,
     Path(id): Path<RunId>,
+    Query(()): Query<()>,
 ) -> ApiResult<Json<Vec<Artifact>>> {
     Ok(Json(app.engine.run_artifacts(who.org, id).await?))
 }
@@ -60,7 +61,7 @@ pub(crate) async fn list_run_artifacts(
 )]
 pub(crate) async fn get_run_artifact(
     State(app): State<Arc<App>>,
-    who: Member,
+    who: RunReader,
     Below(id, path): Below<RunId>,
     (method, headers): (Method, HeaderMap),
 ) -> ApiResult<Response> {

@@ -115,7 +115,8 @@ mod tests {
     use http_body_util::BodyExt as _;
     use serde_json::value::RawValue;
     use sortie_api::Timestamp;
-    use sortie_engine::{Batch, ModelStart, OutputDelta, TextDelta};
+    use sortie_api::live::{MessageDelta, MessageStart, ToolOutput};
+    use sortie_engine::Batch;
     use sortie_store::runs::EventRow;
 
     use super::{
@@ -125,7 +126,7 @@ mod tests {
     use crate::{kit::BodyBudget, metrics::HttpMetrics};
 
     fn delta(text: &str, step: u32) -> Message {
-        Message::Delta(Delta::Text(TextDelta {
+        Message::Delta(Delta::Text(MessageDelta {
             text: text.to_owned(),
             step,
         }))
@@ -156,7 +157,7 @@ mod tests {
             encoded(delta("line\nfeed", 2)),
             "event: message_delta\ndata: {\"text\":\"line\\nfeed\",\"step\":2}\n\n"
         );
-        let start = ModelStart {
+        let start = MessageStart {
             model: "runbook".to_owned(),
             step: 2,
         };
@@ -164,7 +165,7 @@ mod tests {
             encoded(Message::Delta(Delta::ModelStart(start))),
             "event: message_start\ndata: {\"model\":\"runbook\",\"step\":2}\n\n"
         );
-        let output = OutputDelta {
+        let output = ToolOutput {
             id: "call_1".to_owned(),
             text: "line\n".to_owned(),
         };

@@ -9,7 +9,11 @@ use axum::{
     response::Response,
 };
 use http::{HeaderMap, HeaderName, header::ACCEPT, request::Parts};
-use sortie_api::{ErrorCode, Event, OrgId, Refusal, RunId, event::kind};
+use sortie_api::{
+    ErrorCode, Event, OrgId, Refusal, RunId,
+    event::kind,
+    live::{MessageDelta, MessageStart, ToolOutput},
+};
 use sortie_engine::{Deltas, Hop};
 use sortie_store::{
     Found,
@@ -29,7 +33,7 @@ use super::{
 use crate::{
     app::App,
     kit::{
-        ApiError, ApiResult, FromQuery, Member, Opener, Pairs, Path, Pieces, Query, integer, json_response,
+        ApiError, ApiResult, FromQuery, Opener, Pairs, Path, Pieces, Query, RunReader, integer, json_response,
     },
 };
 
@@ -67,12 +71,12 @@ impl PartialSchema for StreamMessage {
             .description(Some("Message of the stream."))
             .property(
                 "id",
-                text("The event's id; absent on `done`.").pattern(Some("^[1-9][0-9]*$")),
+                text("The event's id; absent on `done` and on live messages.").pattern(Some("^[1-9][0-9]*$")),
             )
-            .property("event", text("The event's type, or `done`."))
+            .property("event", text("The event's type, `done`, or with `deltas=true` `message_start`, `message_delta` or `tool_output`."))
             .property(
                 "data",
-                text("The event as JSON (`Event`); on `done` the run (`Run`).")
+                text("The event as JSON (`Event`); on `done` the run (`Run`), and of a live message its data.")
                     .content_media_type("application/json"),
             )
             .property(
@@ -87,7 +91,16 @@ impl PartialSchema for StreamMessage {
     }
 }
 
-impl ToSchema for StreamMessage {}
+impl ToSchema for StreamMessage {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        let live = [
+            (MessageStart::name(), MessageStart::schema()),
+            (MessageDelta::name(), MessageDelta::schema()),
+            (ToolOutput::name(), ToolOutput::schema()),
+        ];
+        schemas.extend(live.map(|(name, schema)| (name.into_owned(), schema)));
+    }
+}
 
 /// Form of the answer, and the position it starts from.
 pub(crate) struct Reading {
@@ -215,7 +228,7 @@ impl FromQuery for EventsQuery {
 )]
 pub(crate) async fn follow_run(
     State(app): State<Arc<App>>,
-    who: Member,
+    who: RunReader,
     Path(id): Path<RunId>,
     reading: Reading,
     Query(mut query): Query<EventsQuery>,

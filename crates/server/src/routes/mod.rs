@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use axum::{Router, middleware};
+use axum::Router;
 
 use crate::{
     app::App,
-    oauth::preflight,
     table::{finished, operations},
 };
 
@@ -36,6 +35,7 @@ mod person_sessions;
 mod resource_metadata;
 mod run_feed;
 mod run_filter;
+mod run_tokens;
 mod runs;
 mod schedules;
 mod usage;
@@ -58,10 +58,11 @@ operations! {
     Member organization::get_me;
     Member runs::create_run;
     Member runs::list_runs;
-    Member runs::get_run;
-    Member runs::cancel_run;
+    RunReader runs::get_run;
+    RunCanceller runs::cancel_run;
     Member runs::cancel_runs;
-    Member events::follow_run;
+    RunReader events::follow_run;
+    Member run_tokens::create_run_token;
     Member runs::get_run_definition;
     Member workflows::list_workflows;
     Member workflows::get_workflow;
@@ -70,8 +71,8 @@ operations! {
     Member deliveries::list_all_deliveries;
     Member deliveries::list_deliveries;
     Member deliveries::redeliver_run;
-    Member artifacts::list_run_artifacts;
-    Member artifacts::get_run_artifact;
+    RunReader artifacts::list_run_artifacts;
+    RunReader artifacts::get_run_artifact;
     Member files::create_file;
     Member files::list_files;
     Member files::get_file;
@@ -134,5 +135,5 @@ operations! {
 
 /// Makes the router: every route, and JSON answers for unknown routes and wrong methods.
 pub(crate) fn router(app: Arc<App>, start: Option<String>) -> Router {
-    finished(table(app.engine.mode()), app, start).layer(middleware::from_fn(preflight))
+    finished(table(app.engine.mode()), app, start)
 }

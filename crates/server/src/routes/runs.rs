@@ -28,7 +28,7 @@ use crate::{
     app::App,
     kit::{
         ApiError, ApiResult, FromQuery, Json, JsonBody, LargeTexts, Member, Once, Opener, PIECE_BYTES,
-        PageQuery, Pairs, Path, Query, TextForm,
+        PageQuery, Pairs, Path, Query, RunCanceller, RunReader, TextForm,
     },
 };
 
@@ -299,7 +299,7 @@ impl FromQuery for RunQuery {
 )]
 pub(crate) async fn get_run(
     State(app): State<Arc<App>>,
-    who: Member,
+    who: RunReader,
     Path(id): Path<RunId>,
     Query(RunQuery { wait, with_output }): Query<RunQuery>,
     Extension(hop): Extension<Hop>,
@@ -338,7 +338,7 @@ pub(crate) async fn get_run(
 )]
 pub(crate) async fn cancel_run(
     State(app): State<Arc<App>>,
-    who: Member,
+    who: RunCanceller,
     Path(id): Path<RunId>,
 ) -> ApiResult<Response> {
     let listed = app.engine.cancel_run(who.org, id).await?;

@@ -103,7 +103,9 @@ fn expected(call: &Call, kind: Kind) -> Expected {
         RequiredRole::Public | RequiredRole::Signature => return allowed,
         RequiredRole::Operator => None,
         RequiredRole::SignedIn => Some(None),
-        RequiredRole::Member => Some(Some(Role::Member)),
+        RequiredRole::RunReader | RequiredRole::RunCanceller | RequiredRole::Member => {
+            Some(Some(Role::Member))
+        }
         RequiredRole::Admin => Some(Some(Role::Admin)),
         RequiredRole::Owner => Some(Some(Role::Owner)),
     };
@@ -151,6 +153,9 @@ fn every_operation_has_an_access_a_description_and_a_call() {
         let security = match role {
             RequiredRole::Public | RequiredRole::Signature => json!([]),
             RequiredRole::SignedIn => json!([{"session": ["signed_in"]}]),
+            RequiredRole::RunReader | RequiredRole::RunCanceller => {
+                panic!("only runs of the engine have tokens")
+            }
             RequiredRole::Member => json!([{"session": ["member"]}]),
             RequiredRole::Admin => json!([{"session": ["admin"]}]),
             RequiredRole::Owner => json!([{"session": ["owner"]}]),

@@ -8,11 +8,12 @@ mod table;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use sortie_api::{
-    Mode, OrgId, Role,
+    Mode, OrgId, Role, RunStatus,
     key::{CreateKey, RotateKey},
+    secret::{RUN_TOKEN, signed_text},
 };
 use sortie_engine::Clock;
-use sortie_server::{Access, Api, Modes, RequiredRole};
+use sortie_server::{Access, Api, Modes, Options, RequiredRole};
 use sortie_store::access::{Actor, Caller};
 
 use self::{
@@ -37,6 +38,14 @@ enum Kind {
     Admin,
     AdminOfAnother,
     Node,
+    /// Tokens for the run `{run}`.
+    RunReader,
+    RunCanceller,
+    /// Token for the run `{left}`, with both permissions.
+    OtherRun,
+    AlteredToken,
+    /// Token of an API key that is revoked.
+    TokenOfRevoked,
 }
 
 /// Computes the expected answer to a caller from the access of the operation.
@@ -50,10 +59,23 @@ fn expected(call: &Call, kind: Kind, mode: Mode) -> Expected {
         Foreign::NotFound => Expected::NotFound,
         Foreign::ItsOwn => allowed,
     };
-    match (role, kind) {
-        (RequiredRole::Public, _)
-        | (RequiredRole::Member, Kind::Member)
-        | (RequiredRole::Member | RequiredRole::Admin, Kind::Admin) => allowed,
+    let is_of_run = matches!(
+        (kind, call.path.contains("{run}"), call.path.contains("{left}")),
+        (Kind::RunReader | Kind::RunCanceller, true, _) | (Kind::OtherRun, _, true)
+    );
+    let has_tokens = matches!(role, RequiredRole::RunReader | RequiredRole::RunCanceller);
+    let needed = if has_tokens { RequiredRole::Member } else { *role };
+    match (needed, kind) {
+        (RequiredRole::Public, _) => allowed,
+        (_, Kind::RunReader | Kind::RunCanceller | Kind::OtherRun) => match (role, kind, is_of_run) {
+            (RequiredRole::RunReader | RequiredRole::RunCanceller, _, false) => Expected::NotFound,
+            (RequiredRole::RunReader, Kind::RunReader | Kind::OtherRun, true)
+            | (RequiredRole::RunCanceller, Kind::RunCanceller | Kind::OtherRun, true) => allowed,
+            _ => Expected::Forbidden,
+        },
+        (RequiredRole::Member, Kind::Member) | (RequiredRole::Member | RequiredRole::Admin, Kind::Admin) => {
+            allowed
+        }
         (RequiredRole::Admin, Kind::Member) => Expected::Forbidden,
         (RequiredRole::Member | RequiredRole::Admin, Kind::AdminOfAnother) => theirs,
         (RequiredRole::Member, Kind::Node) if OF_NODES.contains(&call.operation) => allowed,
@@ -65,10 +87,17 @@ fn expected(call: &Call, kind: Kind, mode: Mode) -> Expected {
             | Kind::Expired
             | Kind::Revoked
             | Kind::RotatedOut
+            | Kind::AlteredToken
+            | Kind::TokenOfRevoked
             | Kind::Node,
         ) => Expected::Unauthorized,
         (
-            RequiredRole::SignedIn | RequiredRole::Owner | RequiredRole::Operator | RequiredRole::Signature,
+            RequiredRole::RunReader
+            | RequiredRole::RunCanceller
+            | RequiredRole::SignedIn
+            | RequiredRole::Owner
+            | RequiredRole::Operator
+            | RequiredRole::Signature,
             _,
         ) => panic!("{}: no caller of this kind exists", call.operation),
     }
@@ -80,6 +109,8 @@ fn every_operation_has_an_access_a_description_and_a_call() {
     for (operation, role) in operations::documented(Api::Engine, called) {
         let security = match role {
             RequiredRole::Public => json!([]),
+            RequiredRole::RunReader => json!([{"api_key": ["member"]}, {"run_token": ["read"]}]),
+            RequiredRole::RunCanceller => json!([{"api_key": ["member"]}, {"run_token": ["cancel"]}]),
             RequiredRole::Member => json!([{"api_key": ["member"]}]),
             RequiredRole::Admin => json!([{"api_key": ["admin"]}]),
             role @ (RequiredRole::SignedIn
@@ -168,6 +199,37 @@ impl Resources {
             Kind::Member => rig.member.clone(),
             Kind::Admin => rig.admin.clone(),
             Kind::AdminOfAnother => rig.stranger.clone(),
+            Kind::RunReader => rig
+                .admin
+                .with_key(&token(&rig.admin, &self.run, json!(["read"])).await),
+            Kind::RunCanceller => rig
+                .admin
+                .with_key(&token(&rig.admin, &self.run, json!(["cancel"])).await),
+            Kind::OtherRun => {
+                let both = token(&rig.admin, &self.left, json!(["cancel", "read"])).await;
+                rig.admin.with_key(&both)
+            }
+            Kind::AlteredToken => {
+                // The checksum is that of the altered text: only the signature is wrong.
+                let token = token(&rig.admin, &self.run, json!(["read"])).await;
+                let digits = &token[4..token.len() - 6];
+                let content: Vec<u8> = (0..digits.len() / 2)
+                    .map(|at| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).unwrap())
+                    .collect();
+                // The permissions are the last byte before the signature.
+                let permissions = content.len() - 17;
+                let mut altered = content.clone();
+                altered[permissions] |= 0b10;
+                assert_eq!(token, signed_text(RUN_TOKEN, &content));
+                rig.admin.with_key(&signed_text(RUN_TOKEN, &altered))
+            }
+            Kind::TokenOfRevoked => {
+                let token = token(&rig.admin.with_key(&key.key), &self.run, json!(["read"])).await;
+                let client = rig.admin.with_key(&token);
+                client.get(&format!("/v1/runs/{}", self.run)).must(200).await;
+                rig.engine.delete_key(&caller, key.id).await.unwrap();
+                client
+            }
         }
     }
 
@@ -238,6 +300,16 @@ impl Resources {
     }
 }
 
+/// Makes a token for a run.
+async fn token(client: &Client, run: &str, may: Value) -> String {
+    let request = json!({"ttl_seconds": 60, "may": may});
+    let created = client
+        .post(&format!("/v1/runs/{run}/tokens"), &request)
+        .must_json(201)
+        .await;
+    created["token"].as_str().unwrap().to_owned()
+}
+
 fn caller(org: OrgId) -> Caller {
     Caller {
         org,
@@ -282,6 +354,8 @@ async fn refused_callers(mode: Mode) {
         Kind::Expired,
         Kind::Revoked,
         Kind::RotatedOut,
+        Kind::AlteredToken,
+        Kind::TokenOfRevoked,
         Kind::Node,
     ] {
         resources.compare(kind, mode).await;
@@ -305,6 +379,126 @@ async fn a_member_may_do_what_needs_no_admin() {
         let resources = Resources::of(mode).await;
         resources.compare(Kind::Member, mode).await;
     }
+}
+
+#[tokio::test]
+async fn a_run_token_may_do_what_it_says_and_nothing_else() {
+    for mode in [Mode::SelfHosted, Mode::Hosted] {
+        let resources = Resources::of(mode).await;
+        for kind in [Kind::RunReader, Kind::OtherRun] {
+            resources.compare(kind, mode).await;
+            resources.stand().await;
+        }
+        resources.compare(Kind::RunCanceller, mode).await;
+        let run = resources.rig.admin.run(&resources.run).await.unwrap();
+        assert_eq!(run.status, RunStatus::Cancelled);
+    }
+}
+
+#[tokio::test]
+async fn a_run_token_has_limits_of_its_own() {
+    let rig = Rig::start().await;
+    let run = rig.admin.create(&plain("a")).await.unwrap().id;
+    let path = format!("/v1/runs/{run}/tokens");
+    for (request, rule) in rows! {
+        json!({}), "ttl_seconds";
+        json!({"ttl_seconds": 0}), "ttl_seconds: must be 1 to 86400";
+        json!({"ttl_seconds": 86_401}), "ttl_seconds: must be 1 to 86400";
+        json!({"ttl_seconds": 60, "may": []}), "may: must have 1 or 2 entries, none twice";
+        json!({"ttl_seconds": 60, "may": ["read", "read"]}), "may: must have 1 or 2 entries, none twice";
+        json!({"ttl_seconds": 60, "may": ["answer"]}), "may";
+    } {
+        let refusal = rig
+            .admin
+            .post(&path, &request)
+            .must_refuse("invalid_request")
+            .await;
+        assert!(refusal.error.contains(rule), "{request}: {}", refusal.error);
+    }
+    let made = rig
+        .admin
+        .post(&path, &json!({"ttl_seconds": 86_400}))
+        .must_json(201)
+        .await;
+    assert_eq!(made["may"], json!(["read"]));
+    assert_eq!(made["run_id"], run.to_string());
+    // The token has a separate quota, and makes no tokens.
+    let client = rig.admin.with_key(made["token"].as_str().unwrap());
+    let left = async |client: &Client| {
+        let answer = client.get(&format!("/v1/runs/{run}")).await.unwrap();
+        answer
+            .header("x-ratelimit-remaining")
+            .unwrap()
+            .parse::<u32>()
+            .unwrap()
+    };
+    let before = left(&rig.admin).await;
+    left(&client).await;
+    left(&client).await;
+    assert_eq!(left(&rig.admin).await, before - 1);
+    client
+        .post(&path, &json!({"ttl_seconds": 60}))
+        .must_refuse("forbidden")
+        .await;
+}
+
+#[tokio::test]
+async fn pages_of_allowed_origins_alone_read_a_run() {
+    let allowed = "https://app.example.com";
+    let options = Options {
+        allowed_origins: vec![allowed.to_owned()],
+        ..options()
+    };
+    let rig = Rig::start_with(Mode::SelfHosted, options).await;
+    let run = rig.admin.create(&plain("a")).await.unwrap().id;
+    let of = |origin: &'static str| {
+        let client = rig.admin.with_header("origin", origin);
+        client.with_header("access-control-request-method", "GET")
+    };
+    let events = format!("/v1/runs/{run}/events");
+    let answer = of(allowed)
+        .send(Method::OPTIONS, &events, Bytes::new())
+        .must(204)
+        .await;
+    assert_eq!(answer.header("access-control-allow-origin").unwrap(), allowed);
+    assert!(
+        answer
+            .header("access-control-allow-headers")
+            .unwrap()
+            .contains("last-event-id")
+    );
+    assert!(answer.header("access-control-allow-credentials").is_err());
+    for (origin, path) in [
+        ("https://evil.example.com", events.as_str()),
+        ("https://app.example.com.evil.com", &events),
+        ("null", &events),
+        (allowed, "/v1/runs"),
+        (allowed, "/v1/me"),
+        (allowed, "/v1/runs/cancel"),
+    ] {
+        let answer = of(origin)
+            .send(Method::OPTIONS, path, Bytes::new())
+            .await
+            .unwrap();
+        assert_eq!(answer.status, 405, "{origin} {path}");
+        assert!(
+            answer.header("access-control-allow-origin").is_err(),
+            "{origin} {path}"
+        );
+    }
+    let run = format!("/v1/runs/{run}");
+    for (client, origin) in [
+        (of(allowed), Some(allowed)),
+        (of("https://evil.example.com"), None),
+    ] {
+        let answer = client.get(&run).must(200).await;
+        assert_eq!(answer.header("access-control-allow-origin").ok(), origin);
+    }
+    // Refusals are readable as well.
+    let page = rig.admin.anonymous().with_header("origin", allowed);
+    let answer = page.get(&run).await.unwrap();
+    assert_eq!(answer.status, 401);
+    assert_eq!(answer.header("access-control-allow-origin").ok(), Some(allowed));
 }
 
 #[tokio::test]

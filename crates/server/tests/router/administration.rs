@@ -44,7 +44,7 @@ const SIGN_IN: &str = "begin_console_session";
 const LICENSE: [&str; 2] = ["put_license", "delete_license"];
 
 /// Operations that change no resource. Their effects are recorded elsewhere.
-const UNAUDITED: [&str; 8] = [
+const UNAUDITED: [&str; 9] = [
     // The sign-in at the console is recorded.
     "create_console_code",
     "end_console_session",
@@ -54,6 +54,8 @@ const UNAUDITED: [&str; 8] = [
     "cancel_runs",
     "trigger_schedule",
     "redeliver_run",
+    // A token permits no more than the key that made it, and is no resource.
+    "create_run_token",
     // It changes nothing except the status of the connection.
     "test_connection",
 ];

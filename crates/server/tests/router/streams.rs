@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use sortie_api::{Mode, Run};
+use sortie_api::{Mode, Run, Timestamp, run_token::CreatedRunToken};
 use sortie_base::Clock;
 use sortie_server::Options;
 use sortie_testkit::{
@@ -66,7 +66,11 @@ async fn a_stream_ends_with_its_key_and_no_other_stream_does() {
     let run = rig.member.create(&waiting()).await.unwrap().id.to_string();
     let (deleted, rotated) = (rig.new_key("deleted").await, rig.new_key("rotated").await);
     let kept = open(&rig.member, &run).await;
+    let (token_kept, _) = token(&rig.admin, &run, 60).await;
+    let kept_by_token = open(&token_kept, &run).await;
+    let (token_deleted, _) = token(&deleted.client, &run, 60).await;
     let streams = [
+        open(&token_deleted, &run).await,
         open(&deleted.client, &run).await,
         open(&deleted.client, &run).await,
         open(&rotated.client, &run).await,
@@ -87,9 +91,19 @@ async fn a_stream_ends_with_its_key_and_no_other_stream_does() {
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     let again = open(&rig.admin.with_key(&key), &run).await;
     rig.admin.cancel(&run).await.unwrap();
-    for stream in [kept, again] {
+    for stream in [kept, kept_by_token, again] {
         assert!(!is_cut(stream).await);
     }
+}
+
+/// Makes a token that reads a run for these seconds, and returns its client and its end.
+async fn token(client: &Client, run: &str, ttl_seconds: i64) -> (Client, Timestamp) {
+    let request = json!({"ttl_seconds": ttl_seconds});
+    let made: CreatedRunToken = client
+        .post(&format!("/v1/runs/{run}/tokens"), &request)
+        .must_read(201)
+        .await;
+    (client.with_key(&made.token), made.expires_at)
 }
 
 #[tokio::test]
@@ -105,6 +119,13 @@ async fn a_stream_ends_at_the_time_of_its_key() {
         .to_owned();
     assert!(is_cut(open(&rig.admin.with_key(&key), &run).await).await);
     assert!(Clock::system().now() >= until);
+    let (brief, until) = token(&rig.admin, &run, 2).await;
+    assert!(is_cut(open(&brief, &run).await).await);
+    assert!(Clock::system().now() >= until);
+    brief
+        .get(&format!("/v1/runs/{run}"))
+        .must_refuse("unauthorized")
+        .await;
     rig.admin.cancel(&run).await.unwrap();
 }
 

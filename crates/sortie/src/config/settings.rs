@@ -21,7 +21,7 @@ use super::{
     traces::TraceSection,
     values::{
         BaseUrl, DatabaseUrl, TRACE_URL_RULE, days, is_node_name, is_trace_url, level, master_keys, networks,
-        seconds, sign_up, some_whole, whole,
+        origins, seconds, sign_up, some_whole, whole,
     },
     versions::ApiSection,
     web::WebSection,
@@ -99,6 +99,8 @@ pub(crate) struct Settings {
     pub(crate) anonymous_rate_limit_per_minute: u32,
     #[serde(deserialize_with = "networks")]
     pub(crate) trusted_proxies: Vec<IpNet>,
+    #[serde(deserialize_with = "origins")]
+    pub(crate) allowed_origins: Vec<String>,
     #[serde(rename = "drain_seconds", deserialize_with = "seconds::<_, 0, 3_600>")]
     pub(crate) drain: Duration,
     #[serde(

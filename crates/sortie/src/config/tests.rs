@@ -331,6 +331,10 @@ fn every_rule_is_one_sentence_with_the_key_and_its_source() {
         "trusted_proxies (sortie.toml): must be a list of IP addresses and networks, such as 10.0.0.7 and 10.244.0.0/16";
         "trusted_proxies = [\"::ffff:10.0.0.0/104\"]",
         "trusted_proxies (sortie.toml): must be a list of IP addresses and networks, such as 10.0.0.7 and 10.244.0.0/16";
+        "allowed_origins = [\"https://app.example.com/\"]",
+        "allowed_origins (sortie.toml): must be a list of origins as browsers send them, such as https://app.example.com and http://localhost:5173";
+        "allowed_origins = [\"*\"]",
+        "allowed_origins (sortie.toml): must be a list of origins as browsers send them, such as https://app.example.com and http://localhost:5173";
         "node_name = \"a b\"", "node_name (sortie.toml): must be 1 to 100 letters, digits, dots, dashes or underscores";
         "[log]\nformat = \"xml\"", "log.format (sortie.toml): must be `text` or `json`, not `xml`";
     });

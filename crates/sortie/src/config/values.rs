@@ -182,6 +182,18 @@ pub(super) fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec
     list(deserializer, |text| network(&text).ok_or(rule))
 }
 
+/// Origins as browsers send them: no path, no user, no port that the scheme has by default.
+pub(super) fn origins<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let rule = "must be a list of origins as browsers send them, such as https://app.example.com and http://localhost:5173";
+    list(deserializer, |text| {
+        let url = Url::parse(&text)
+            .ok()
+            .filter(|url| matches!(url.scheme(), "http" | "https"));
+        let is_origin = url.is_some_and(|url| url.origin().ascii_serialization() == *text);
+        is_origin.then(|| text.clone()).ok_or(rule)
+    })
+}
+
 /// A network, or a single address as a network of one host. IPv4-mapped IPv6 is refused: no client's address matches
 /// it.
 fn network(text: &str) -> Option<IpNet> {
