@@ -16,6 +16,7 @@ use crate::{
     kit::{
         ApiError, ApiResult, AtLeast, BodyBudget, CredentialWatch, Cursors, LargeTexts, OfRun, TrustedProxies,
     },
+    mcp::Catalog,
     metrics::{Exposition, HttpMetrics},
     routes::ResourceMetadata,
 };
@@ -37,6 +38,8 @@ pub(crate) struct App {
     pub(crate) connection_reads: Arc<Semaphore>,
     /// Cursors of lists.
     pub(crate) cursors: Cursors,
+    /// Tools of the MCP server.
+    pub(crate) mcp: Catalog,
     /// `/openapi.json`, serialized once.
     pub(crate) document: Bytes,
     /// Metadata of the engine API for OAuth clients; absent without an authorization server.

@@ -13,6 +13,7 @@ mod cross_origin;
 mod description;
 mod gate;
 mod kit;
+mod mcp;
 mod metrics;
 mod oauth;
 mod org;
@@ -183,6 +184,7 @@ pub async fn serve(
         texts: LargeTexts::new(engine.clone(), bodies),
         connection_reads: Arc::new(Semaphore::new(app::CONNECTION_READS)),
         cursors: Cursors::of(&engine),
+        mcp: mcp::Catalog::parse()?,
         document: serde_json::to_vec(&document)?.into(),
         resource_metadata: oauth.map(resource_metadata).transpose()?,
         http: http.clone(),

@@ -47,6 +47,17 @@ row! {
 }
 
 row! {
+    /// State of the list of an organization's workflows. It differs after each change of the list.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct ListState {
+        /// Number of workflows.
+        pub workflows: i64 = "COUNT(*)",
+        /// Time of the last change of a workflow that still exists.
+        pub updated_at: Option<Timestamp> = "MAX(updated_at)",
+    }
+}
+
+row! {
     struct OldWorkflow {
         revision: i64 = "revision",
         created_at: Timestamp = "created_at",
@@ -171,6 +182,26 @@ impl Store {
                     vals![org, after.as_str(), limit],
                 )
             })
+            .await
+    }
+
+    /// Returns the summary of a workflow by its name.
+    pub async fn workflow_summary(&self, org: OrgId, name: &str) -> Result<SummaryRow> {
+        let name = name.to_owned();
+        self.db
+            .read(move |tx| {
+                tx.read_one(
+                    select!(SummaryRow, " FROM workflow WHERE org_id = $1 AND name = $2"),
+                    vals![org, name.as_str()],
+                )
+            })
+            .await
+    }
+
+    /// Returns the state of the list of an organization's workflows.
+    pub async fn workflow_list_state(&self, org: OrgId) -> Result<ListState> {
+        self.db
+            .read(move |tx| tx.read_one(select!(ListState, " FROM workflow WHERE org_id = $1"), vals![org]))
             .await
     }
 

@@ -14,6 +14,7 @@ use sortie_store::{
     access::Caller,
     workflows::{PutWorkflow, SavedWorkflow, WorkflowRow},
 };
+use tokio::sync::watch;
 
 use crate::{
     Engine,
@@ -69,6 +70,7 @@ impl Engine {
             .database
             .put_workflow(caller.org, new, limits::SAVED_WORKFLOWS, audit)
             .await?;
+        self.signal_workflows();
         let (mut row, put) = match saved {
             SavedWorkflow::Created(row) => (row, Put::Created),
             SavedWorkflow::Replaced(row) => (row, Put::Replaced),
@@ -99,11 +101,24 @@ impl Engine {
         check_name("name", name).map_err(|_| Refusal::not_found())?;
         let node = &self.0;
         let audit = caller.audit((node.options.clock.now(), random()?), "workflow.delete", name);
-        Ok(node
-            .stores
+        node.stores
             .database
             .delete_workflow(caller.org, name, audit)
-            .await?)
+            .await?;
+        self.signal_workflows();
+        Ok(())
+    }
+
+    /// Returns a receiver that changes when a workflow of any organization may have changed, on any node. A signal of another node
+    /// may be lost.
+    pub fn workflow_changes(&self) -> watch::Receiver<()> {
+        self.0.cluster.wake.workflows.subscribe()
+    }
+
+    fn signal_workflows(&self) {
+        let cluster = &self.0.cluster;
+        cluster.wake.workflows.send_replace(());
+        cluster.hints.workflows();
     }
 }
 

@@ -36,7 +36,11 @@ pub(crate) struct Json<T>(pub(crate) T);
 #[derive(Debug)]
 pub(crate) struct JsonBody<T>(pub(crate) T, pub(crate) Room);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T>
+/// JSON body of a request that is not parsed yet, with its memory reservation.
+#[derive(Debug)]
+pub(crate) struct JsonBytes(pub(crate) Vec<u8>, pub(crate) Room);
+
+impl<S: Send + Sync> FromRequest<S> for JsonBytes
 where
     BodyBudget: FromRef<S>,
 {
@@ -54,6 +58,18 @@ where
         let bytes = tokio::time::timeout(BODY_TIMEOUT, read(body, &parts.headers, &mut room))
             .await
             .map_err(|_| ErrorCode::InvalidRequest.because("the body did not arrive within 60 s"))??;
+        Ok(Self(bytes, room))
+    }
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T>
+where
+    BodyBudget: FromRef<S>,
+{
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> ApiResult<Self> {
+        let JsonBytes(bytes, mut room) = JsonBytes::from_request(request, state).await?;
         let text = checked(&bytes)?;
         room.grow(text.memory_bytes()).await?;
         Ok(Self(text.parse()?, room))
@@ -186,9 +202,9 @@ impl Checked<'_> {
     /// so that no error message quotes a long string.
     fn parse<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
         if self.strings.longest > QUOTED_BYTES {
-            parse::<T>(&json_text::cut_strings(self.text, QUOTED_BYTES))?;
+            parse_json::<T>(&json_text::cut_strings(self.text, QUOTED_BYTES))?;
         }
-        parse(self.text)
+        parse_json(self.text)
     }
 }
 
@@ -213,8 +229,8 @@ fn checked(bytes: &[u8]) -> Result<Checked<'_>, Refusal> {
     Ok(Checked { text, strings })
 }
 
-/// Parses the text of a body as `T`.
-fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Refusal> {
+/// Parses JSON of a client as `T`. The refusal names the field and the rule.
+pub(crate) fn parse_json<T: DeserializeOwned>(text: &str) -> Result<T, Refusal> {
     serde_json::from_str(text).map_err(|error| ErrorCode::InvalidRequest.because(explain::<T>(text, &error)))
 }
 

@@ -44,7 +44,9 @@ pub(crate) use error::{
     too_large,
 };
 pub(crate) use held_answer::{Once, Uncounted, hold};
-pub(crate) use json::{Json, JsonBody, check_encoding, is_json, json_response, shared_document, shown_once};
+pub(crate) use json::{
+    Json, JsonBody, JsonBytes, check_encoding, is_json, json_response, parse_json, shared_document, shown_once,
+};
 pub(crate) use large_texts::{LargeTexts, OpenText, TextForm};
 pub(crate) use multipart::{Form, Part};
 pub(crate) use page::PageQuery;

@@ -38,13 +38,13 @@ use crate::{
 const OPENING: Bytes = Bytes::from_static(b": connected\nretry: 2000\n");
 const HEARTBEAT: Bytes = Bytes::from_static(b": heartbeat\n");
 
-const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+pub(crate) const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Size up to which batches are joined into a chunk.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Whether a header with media types, such as `Accept`, names this one.
-pub(super) fn names(headers: &HeaderMap, header: HeaderName, kind: &str) -> bool {
+pub(crate) fn names(headers: &HeaderMap, header: HeaderName, kind: &str) -> bool {
     headers
         .get_all(header)
         .iter()

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::Router;
+use axum::{Router, routing::post};
 
 use crate::{
     app::App,
+    mcp,
     table::{finished, operations},
 };
 
@@ -42,11 +43,13 @@ mod usage;
 pub(crate) mod workflows;
 
 pub(crate) use checks::WantedChecks;
+pub(crate) use event_stream::{X_ACCEL_BUFFERING, names};
 pub(crate) use console::{SIGN_IN, console_info, signed_out, with_console};
 pub(crate) use keys::keys_of;
 pub(crate) use master_key::{SealedFrom, example_of_keys, example_of_missing_key, example_of_reseal};
 pub(crate) use operations::{Health, OK, Readiness};
 pub(crate) use resource_metadata::ResourceMetadata;
+pub(crate) use run_filter::parts;
 
 /// Liveness: answers 200 while the process serves requests.
 pub(crate) const HEALTHZ: &str = "/healthz";
@@ -133,7 +136,9 @@ operations! {
     Public resource_metadata::get_resource_metadata_of_path;
 }
 
-/// Makes the router: every route, and JSON answers for unknown routes and wrong methods.
+/// Makes the router: every route, and JSON answers for unknown routes and wrong methods. The MCP server describes itself to its
+/// clients, so it is not in the document.
 pub(crate) fn router(app: Arc<App>, start: Option<String>) -> Router {
-    finished(table(app.engine.mode()), app, start)
+    let table = table(app.engine.mode()).route(mcp::PATH, post(mcp::answer).get(mcp::listen));
+    finished(table, app, start)
 }

@@ -29,7 +29,7 @@ impl FromQuery for RunFilter {
 }
 
 /// Texts that identify a list of runs, for the seal of its cursors. No two lists have the same.
-pub(super) fn parts(org: OrgId, filter: &RunFilter) -> Vec<String> {
+pub(crate) fn parts(org: OrgId, filter: &RunFilter) -> Vec<String> {
     let mut statuses: Vec<&str> = filter.statuses.iter().map(|status| status.as_str()).collect();
     statuses.sort_unstable();
     let mut ids: Vec<String> = filter.ids.iter().map(ToString::to_string).collect();

@@ -86,6 +86,7 @@ impl Engine {
             Topic::Callbacks,
             Topic::Schedules,
             Topic::Nodes,
+            Topic::Workflows,
             Topic::Runs,
         ] {
             self.wake_for(topic);
@@ -129,6 +130,7 @@ impl Engine {
             Topic::Callbacks => node.work.due.look_here(),
             Topic::Schedules => node.work.timer.ring_here(),
             Topic::Nodes => node.cluster.wake.nodes.notify_one(),
+            Topic::Workflows => node.cluster.wake.workflows.send_replace(()),
             Topic::Runs => {
                 node.cluster.wake.watch.notify_one();
                 node.work.hub.feeds().signal_all();

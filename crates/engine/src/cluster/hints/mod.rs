@@ -22,7 +22,10 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use sortie_api::{OrgId, RunId};
 use sortie_store::nodes::LONGEST_HINT;
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
 
 pub(crate) use self::exchange::{Channel, exchange};
 use crate::kit::options::Serves;
@@ -57,6 +60,8 @@ pub(crate) struct Wake {
     pub(crate) watch: Arc<Notify>,
     /// Wakes the sweeper: a node has left runs to take over.
     pub(crate) nodes: Arc<Notify>,
+    /// Changes when a workflow of any organization was saved or deleted, here or on another node.
+    pub(crate) workflows: watch::Sender<()>,
 }
 
 /// Wakes the timer of the schedules on this node, or on other nodes once this node has none.
@@ -97,6 +102,8 @@ enum Topic {
     Schedules,
     /// A node has signed off and left runs to take over.
     Nodes,
+    /// Workflows were saved or deleted.
+    Workflows,
     /// Many runs have new events, or were ended by something other than their worker: too many to name in one batch.
     Runs,
     /// Hints of any kind may have been lost.
@@ -203,6 +210,11 @@ impl HintSender {
     /// Hints that callbacks are due which another node must deliver.
     pub(crate) fn callbacks(&self) {
         self.topic(Topic::Callbacks);
+    }
+
+    /// Hints that a workflow was saved or deleted.
+    pub(crate) fn workflows(&self) {
+        self.topic(Topic::Workflows);
     }
 
     /// Hints that this node has signed off. Sent even if no other node is known: one may just have begun to listen.

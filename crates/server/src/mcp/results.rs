@@ -1,0 +1,156 @@
+//! Runs as results of tools and as tasks.
+
+use rmcp::model::{
+    CallToolResult, ContentBlock, CreateTaskResult, DetailedTask, GetTaskResult, Task, TaskPayload, TaskStatus,
+};
+use serde::Serialize;
+use serde_json::Value;
+use sortie_api::{Artifact, Micros, Refusal, Run, RunId, RunStatus, Timestamp};
+
+use super::resources::link;
+
+/// Interval between the requests of a client that waits for a task, in milliseconds.
+const POLL_MILLIS: u64 = 1_000;
+
+/// Run as a tool describes it.
+#[derive(Debug, Serialize)]
+struct RunResult<'a> {
+    run: RunId,
+    status: RunStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+    #[serde(skip_serializing_if = "Micros::is_zero")]
+    cost_micros: Micros,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    artifacts: Vec<ArtifactResult<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+struct ArtifactResult<'a> {
+    path: &'a str,
+    size: i64,
+    content_type: &'a str,
+}
+
+impl<'a> From<&'a Artifact> for ArtifactResult<'a> {
+    fn from(artifact: &'a Artifact) -> Self {
+        Self {
+            path: &artifact.path,
+            size: artifact.size,
+            content_type: &artifact.content_type,
+        }
+    }
+}
+
+/// Run in a list.
+#[derive(Debug, Serialize)]
+pub(super) struct ListedResult {
+    run: RunId,
+    status: RunStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workflow: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    created_at: Timestamp,
+    #[serde(skip_serializing_if = "Micros::is_zero")]
+    cost_micros: Micros,
+}
+
+impl From<Run> for ListedResult {
+    fn from(run: Run) -> Self {
+        Self {
+            run: run.id,
+            status: run.status,
+            title: run.title,
+            workflow: run.workflow,
+            error: run.error,
+            created_at: run.created_at,
+            cost_micros: run.cost_micros,
+        }
+    }
+}
+
+/// Page of a list of runs.
+#[derive(Debug, Serialize)]
+pub(super) struct ListResult {
+    pub(super) runs: Vec<ListedResult>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) next_cursor: Option<String>,
+}
+
+/// Purpose of a tool that returns a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// The result of the run: a run that ended without success is an error.
+    Result,
+    /// The state of the run, whatever it is.
+    State,
+}
+
+/// Makes the result of a tool from a run and its output.
+pub(super) fn of_run(run: &Run, output: Option<Value>, wanted: Wanted) -> Result<CallToolResult, Refusal> {
+    let hint = "the run goes on: call wait_run to wait for its end";
+    let result = RunResult {
+        run: run.id,
+        status: run.status,
+        output,
+        error: run.error.as_deref(),
+        cost_micros: run.cost_micros,
+        artifacts: run.artifacts.iter().map(Into::into).collect(),
+        hint: (!run.status.is_final()).then_some(hint),
+    };
+    let mut made = structured(&result)?;
+    made.content
+        .extend(run.artifacts.iter().map(|artifact| ContentBlock::resource_link(link(run.id, artifact))));
+    let is_failure = run.status.is_final() && run.status != RunStatus::Succeeded;
+    made.is_error = Some(wanted == Wanted::Result && is_failure);
+    Ok(made)
+}
+
+/// Makes a result with this value, also as text for clients that read no structured content.
+pub(super) fn structured(value: &impl Serialize) -> Result<CallToolResult, Refusal> {
+    let value = serde_json::to_value(value).map_err(Refusal::internal)?;
+    Ok(CallToolResult::structured(value))
+}
+
+/// Makes the result of a call that was refused.
+pub(super) fn refused(refusal: &Refusal) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(refusal.text.clone())])
+}
+
+/// Answers a call by the task of its run.
+pub(super) fn created(run: &Run) -> CreateTaskResult {
+    CreateTaskResult::new(task(run))
+}
+
+/// Makes the state of the task of a run. `result` has the result of the call once the run has one.
+pub(super) fn state(run: &Run, result: Option<CallToolResult>) -> Result<GetTaskResult, Refusal> {
+    let payload = match (run.status, result) {
+        (RunStatus::Cancelled, _) => TaskPayload::Cancelled,
+        (_, None) => TaskPayload::Working,
+        (_, Some(result)) => match serde_json::to_value(result).map_err(Refusal::internal)? {
+            Value::Object(result) => TaskPayload::Completed { result },
+            other => return Err(Refusal::internal(format!("a result is no object: {other}"))),
+        },
+    };
+    Ok(GetTaskResult::new(DetailedTask::new(task(run), payload)))
+}
+
+fn task(run: &Run) -> Task {
+    let changed_at = run.finished_at.or(run.started_at).unwrap_or(run.created_at);
+    let status = format!("the run is {}", run.status);
+    Task::new(
+        run.id.to_string(),
+        TaskStatus::Working,
+        run.created_at.to_string(),
+        changed_at.to_string(),
+    )
+    .with_status_message(status)
+    .with_poll_interval_ms(POLL_MILLIS)
+}
