@@ -30,8 +30,8 @@ use sortie_store::{
 
 pub use mail::{ApiDeprecation, InvalidSender, InvalidServer, MailOptions, MailServer, NotSent, Sender};
 pub use oauth::{
-    AuthMethod, Authorization, AuthorizationRefusal, ClientMetadata, IssuedPair, OauthError, OauthErrorCode,
-    OauthFailure, OauthResult, RegisteredClient, Scope, TokenRequest,
+    AuthMethod, Authorization, AuthorizationRefusal, ClientMetadata, IssuedPair, MCP_PATH, OauthError,
+    OauthErrorCode, OauthFailure, OauthResult, RegisteredClient, Scope, TokenRequest,
 };
 pub use oidc::{IdentityProvider, OidcAnswer, OidcFlow, OidcRequest, OidcSignIn, OidcVisitor, RoleRule};
 pub use operator::{NewAccount, NewLink};

@@ -42,8 +42,8 @@ pub(crate) struct App {
     pub(crate) mcp: Catalog,
     /// `/openapi.json`, serialized once.
     pub(crate) document: Bytes,
-    /// Metadata of the engine API for OAuth clients; absent without an authorization server.
-    pub(crate) resource_metadata: Option<ResourceMetadata>,
+    /// Metadata of the engine API and of the MCP server for OAuth clients; empty without an authorization server.
+    pub(crate) resource_metadata: Vec<ResourceMetadata>,
     /// Metrics of the server.
     pub(crate) http: HttpMetrics,
     /// `/metrics`; absent if it has a separate listener.

@@ -191,7 +191,9 @@ impl Gate {
         if status == StatusCode::TOO_MANY_REQUESTS && !headers.contains_key(RETRY_AFTER) {
             headers.insert(RETRY_AFTER, HeaderValue::from(standing.reset));
         } else if status == StatusCode::UNAUTHORIZED {
-            self.door.challenges().unauthorized(sent, headers);
+            self.door
+                .challenges()
+                .unauthorized(what.uri.path(), sent, headers);
         } else if lacks_scope {
             self.door.challenges().insufficient_scope(headers);
         }

@@ -26,7 +26,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use ipnet::IpNet;
-use sortie_accounts::Accounts;
+use sortie_accounts::{Accounts, MCP_PATH};
 use sortie_api::{Features, Mode, limits};
 use sortie_billing::Billing;
 use sortie_engine::{Descriptors, Engine};
@@ -172,7 +172,8 @@ pub async fn serve(
     let exposition = Arc::new(Exposition::new(measured, (accounts, billing), seed()?));
     let oauth = organization.as_ref().map(|side| side.accounts.options());
     let challenges = oauth.map_or_else(Challenges::none, |options| {
-        Challenges::of_resource(options.resource_metadata_url())
+        let urls = ["", MCP_PATH].map(|below| options.resource_metadata_url(below));
+        Challenges::of_resources(urls)
     });
     let bodies = BodyBudget::default();
     let proxies = TrustedProxies::new(options.trusted_proxies.clone());
@@ -186,7 +187,7 @@ pub async fn serve(
         cursors: Cursors::of(&engine),
         mcp: mcp::Catalog::parse()?,
         document: serde_json::to_vec(&document)?.into(),
-        resource_metadata: oauth.map(resource_metadata).transpose()?,
+        resource_metadata: oauth.map(resource_metadata).transpose()?.unwrap_or_default(),
         http: http.clone(),
         exposition: metrics.is_none().then(|| Arc::clone(&exposition)),
         stop: stop.clone(),
@@ -286,12 +287,16 @@ fn connections_of(options: &Options, http: &HttpMetrics) -> Connections {
     )
 }
 
-/// Makes the metadata of the engine API for OAuth clients.
-fn resource_metadata(options: &sortie_accounts::Options) -> serde_json::Result<ResourceMetadata> {
-    Ok(ResourceMetadata {
-        document: serde_json::to_vec(&options.resource_metadata())?.into(),
-        path: options.engine_path().trim_start_matches('/').to_owned(),
-    })
+/// Makes the metadata of the engine API and of the MCP server for OAuth clients.
+fn resource_metadata(options: &sortie_accounts::Options) -> serde_json::Result<Vec<ResourceMetadata>> {
+    let of = |below| {
+        let path = format!("{}{below}", options.engine_path());
+        Ok(ResourceMetadata {
+            document: serde_json::to_vec(&options.resource_metadata(below))?.into(),
+            path: path.trim_start_matches('/').to_owned(),
+        })
+    };
+    ["", MCP_PATH].into_iter().map(of).collect()
 }
 
 /// Makes the state of the pages, and of the organization API with its `document`.

@@ -141,6 +141,8 @@ pub(crate) enum Command {
     /// Manage the keys that credentials are sealed with
     #[command(subcommand)]
     MasterKey(MasterKeyCommand),
+    /// Serve an MCP client at standard input: its tools are the workflows and runs of an engine
+    Mcp(McpArgs),
     /// Ask an engine whether it takes runs now
     Health(EngineArgs),
     /// Show and check the configuration
@@ -190,6 +192,15 @@ pub(crate) struct EngineArgs {
         help = "The engine's address [env: SORTIE_URL] [default: the engine of the data folder]"
     )]
     pub(crate) url: Option<String>,
+}
+
+/// Engine that an MCP client uses.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct McpArgs {
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
 }
 
 /// Console to open.

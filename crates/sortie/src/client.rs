@@ -5,11 +5,12 @@ mod content;
 mod feed;
 mod files;
 mod following;
+mod mcp;
 mod rate_limit;
 
 use std::time::Duration;
 
-use reqwest::{Method, RequestBuilder, Response, header};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, header};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use sortie_api::{ErrorBody, ErrorCode, Run, RunId, limits, plain};
@@ -24,6 +25,7 @@ pub(crate) use self::{
     feed::Change,
     files::{passing_name, refs},
     following::Followed,
+    mcp::McpAnswer,
     rate_limit::waits,
 };
 use crate::{
@@ -34,6 +36,9 @@ use crate::{
 
 /// Largest accepted answer: a page of 100 runs with outputs of 1 MiB each, with the worst escaping.
 const ANSWER_BYTES: usize = 640 << 20;
+
+/// Largest refusal that is read.
+const REFUSAL_BYTES: usize = 64 << 10;
 
 /// Silence after which a connection counts as lost. A stream sends a heartbeat every 15 seconds.
 const SILENCE: Duration = Duration::from_secs(45);
@@ -65,22 +70,8 @@ impl Client {
                 "the API key must be letters, digits and signs without spaces or line ends: look at SORTIE_API_KEY",
             ));
         }
-        let timeouts = Timeouts {
-            connect: Duration::from_secs(10),
-            read: SILENCE,
-            total: None,
-        };
-        // An engine on this machine needs neither, so no file of certificates is read for it.
-        let outbound = if is_this_machine(base.as_str()) {
-            Outbound::default()
-        } else {
-            let read = Environment::of_process().outbound();
-            read.map_err(|error| Failure::new(Exit::Configuration, error.to_string()))?
-        };
-        let http = EngineClient::through(&outbound, timeouts)
-            .map_err(|error| Failure::internal(format!("the HTTP client cannot be made: {error}")))?;
         Ok(Self {
-            http,
+            http: http_client(&base, SILENCE)?,
             base,
             api: Api::Engine,
             key,
@@ -131,13 +122,7 @@ impl Client {
 
     /// Sends a request once and returns the answer, unless it is a refusal.
     async fn send_once(&self, request: RequestBuilder) -> Result<Response> {
-        let response = request.send().await.map_err(|error| {
-            Failure::unavailable(format!(
-                "cannot reach the engine at {}: {}",
-                self.base,
-                sortie_net::Error::from(error)
-            ))
-        })?;
+        let response = request.send().await.map_err(|error| self.unreachable(error))?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -147,22 +132,30 @@ impl Client {
         Err(refusal)
     }
 
+    fn unreachable(&self, error: reqwest::Error) -> Failure {
+        Failure::unavailable(format!(
+            "cannot reach the engine at {}: {}",
+            self.base,
+            sortie_net::Error::from(error)
+        ))
+    }
+
     /// Reads the engine's refusal of a request.
     async fn refusal(&self, response: Response) -> Failure {
-        let status = response.status();
-        let resource = response.url().path().trim_start_matches("/v1/").to_owned();
-        let request_id = response
-            .headers()
-            .get("x-request-id")
-            .and_then(|id| id.to_str().ok())
-            .map_or_else(String::new, |id| format!(" (request {id})"));
-        let wait = response
-            .headers()
-            .get(header::RETRY_AFTER)
-            .and_then(|seconds| seconds.to_str().ok())
-            .map_or_else(String::new, |seconds| format!("; retry in {seconds} s"));
-        let body = read_body(response, 64 << 10).await.unwrap_or_default();
-        let Ok(ErrorBody { error, code }) = serde_json::from_slice(&body) else {
+        let head = RefusalHead::of(&response);
+        let body = read_body(response, REFUSAL_BYTES).await.unwrap_or_default();
+        self.explain(&head, &body)
+    }
+
+    /// Explains the engine's refusal of a request.
+    fn explain(&self, head: &RefusalHead, body: &[u8]) -> Failure {
+        let RefusalHead {
+            status,
+            resource,
+            request_id,
+            wait,
+        } = head;
+        let Ok(ErrorBody { error, code }) = serde_json::from_slice(body) else {
             return Failure::unavailable(format!(
                 "{} is not a Sortie engine: it answers {status}",
                 self.base
@@ -298,6 +291,50 @@ impl Client {
         let Readiness { degraded } = self.ask(get("readyz")).await?;
         Ok(degraded)
     }
+}
+
+/// Head of the engine's refusal.
+struct RefusalHead {
+    status: StatusCode,
+    /// Path of the resource.
+    resource: String,
+    /// The ID of the request, in parentheses; empty without one.
+    request_id: String,
+    /// The time to wait, after a semicolon; empty without one.
+    wait: String,
+}
+
+impl RefusalHead {
+    fn of(response: &Response) -> Self {
+        let header = |name: &str| {
+            let value = response.headers().get(name);
+            value.and_then(|value| value.to_str().ok())
+        };
+        Self {
+            status: response.status(),
+            resource: response.url().path().trim_start_matches("/v1/").to_owned(),
+            request_id: header("x-request-id").map_or_else(String::new, |id| format!(" (request {id})")),
+            wait: header("retry-after").map_or_else(String::new, |wait| format!("; retry in {wait} s")),
+        }
+    }
+}
+
+/// Makes the HTTP client for an engine. A connection counts as lost after `silence`.
+fn http_client(base: &Url, silence: Duration) -> Result<EngineClient> {
+    let timeouts = Timeouts {
+        connect: Duration::from_secs(10),
+        read: silence,
+        total: None,
+    };
+    // An engine on this machine needs neither, so no file of certificates is read for it.
+    let outbound = if is_this_machine(base.as_str()) {
+        Outbound::default()
+    } else {
+        let read = Environment::of_process().outbound();
+        read.map_err(|error| Failure::new(Exit::Configuration, error.to_string()))?
+    };
+    EngineClient::through(&outbound, timeouts)
+        .map_err(|error| Failure::internal(format!("the HTTP client cannot be made: {error}")))
 }
 
 /// Page of a list.

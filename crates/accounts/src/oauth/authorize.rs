@@ -112,7 +112,7 @@ impl Accounts {
         let redirect = redirect_uri(&client.redirect_uris, asked.as_deref())
             .map_err(|rule| AuthorizationRefusal::Page(format!("redirect_uri: {rule}")))?;
         let state = parameters.one("state").unwrap_or_default();
-        let asked = request::asked(parameters, &self.0.options.engine_url).map_err(|error| {
+        let asked = request::asked(parameters, &self.0.options.resources()).map_err(|error| {
             AuthorizationRefusal::Redirect(self.refusal(&redirect, state.as_deref(), &error))
         })?;
         Ok(Authorization {

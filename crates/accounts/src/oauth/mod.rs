@@ -24,6 +24,7 @@ pub use metadata::{AuthMethod, ClientMetadata};
 pub(crate) use metrics::Metrics;
 pub use request::Scope;
 pub use tokens::{IssuedPair, TokenRequest};
+pub use well_known::MCP_PATH;
 
 /// Result of a request at an OAuth endpoint.
 pub type OauthResult<T> = std::result::Result<T, OauthFailure>;

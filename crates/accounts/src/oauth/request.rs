@@ -58,9 +58,9 @@ pub(crate) struct Asked {
     pub(crate) challenge: String,
 }
 
-/// Reads the parameters of an authorization request other than the client and the redirect URI. `resource` is the resource
+/// Reads the parameters of an authorization request other than the client and the redirect URI. `resources` are those
 /// that the server issues tokens for.
-pub(crate) fn asked(parameters: Parameters<'_>, resource: &str) -> Result<Asked, OauthError> {
+pub(crate) fn asked(parameters: Parameters<'_>, resources: &[String]) -> Result<Asked, OauthError> {
     let one = |name: &str| one(parameters, name);
     match one("response_type")?.as_deref() {
         Some("code") => {}
@@ -87,20 +87,24 @@ pub(crate) fn asked(parameters: Parameters<'_>, resource: &str) -> Result<Asked,
     if challenge.len() != 43 || !challenge.bytes().all(is_base64url) {
         return Err(invalid("code_challenge: must be 43 characters of base64url"));
     }
-    check_resource(parameters, resource)?;
+    check_resource(parameters, resources)?;
     Ok(Asked {
         scope,
         challenge: challenge.into_owned(),
     })
 }
 
-/// Checks every `resource` of a request (RFC 8707): only the resource of the server is valid, with or without a final slash.
-pub(crate) fn check_resource(parameters: Parameters<'_>, resource: &str) -> Result<(), OauthError> {
-    let is_ours = |named: Cow<'_, str>| named.strip_suffix('/').unwrap_or(&named) == resource;
+/// Checks every `resource` of a request (RFC 8707): only the resources of the server are valid, with or without a final slash.
+pub(crate) fn check_resource(parameters: Parameters<'_>, resources: &[String]) -> Result<(), OauthError> {
+    let is_ours = |named: Cow<'_, str>| {
+        let named = named.strip_suffix('/').unwrap_or(&named);
+        resources.iter().any(|resource| resource == named)
+    };
     if parameters.all("resource").all(is_ours) {
         Ok(())
     } else {
-        Err(OauthErrorCode::InvalidTarget.because(format!("resource: must be {resource}")))
+        let rule = format!("resource: must be {}", resources.join(" or "));
+        Err(OauthErrorCode::InvalidTarget.because(rule))
     }
 }
 

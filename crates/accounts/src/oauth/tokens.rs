@@ -101,7 +101,7 @@ impl Accounts {
     ) -> OauthResult<IssuedPair> {
         let grant_type = grant_type?.ok_or_else(|| missing("grant_type"))?;
         let client = self.client_of(parameters, request.authorization).await?;
-        check_resource(parameters, &self.0.options.engine_url)?;
+        check_resource(parameters, &self.0.options.resources())?;
         let pair = IssuedPair::new()?;
         let exchange = match grant_type {
             GrantType::AuthorizationCode => self.redeem(parameters, client, &pair, request.actor).await?,

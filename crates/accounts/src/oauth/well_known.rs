@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 use super::metadata::AuthMethod;
 use crate::{Accounts, Options};
 
+/// Path of the MCP server below the engine API. MCP clients ask for tokens for its address.
+pub const MCP_PATH: &str = "/mcp";
+
 /// Path of the metadata of a protected resource, before the path of the resource.
 const PROTECTED_RESOURCE: &str = "/.well-known/oauth-protected-resource";
 
@@ -33,16 +36,21 @@ impl Accounts {
             "revocation_endpoint_auth_methods_supported": methods,
             "authorization_response_iss_parameter_supported": true,
             "client_id_metadata_document_supported": true,
-            "protected_resources": [self.0.options.engine_url],
+            "protected_resources": self.0.options.resources(),
         })
     }
 }
 
 impl Options {
-    /// Metadata of the engine API as a protected resource.
-    pub fn resource_metadata(&self) -> Value {
+    /// Addresses that clients may ask for tokens for. Each token is one for the engine API, which has the MCP server.
+    pub(super) fn resources(&self) -> [String; 2] {
+        ["", MCP_PATH].map(|path| format!("{}{path}", self.engine_url))
+    }
+
+    /// Metadata of the engine API as a protected resource, or of what is at a path below it.
+    pub fn resource_metadata(&self, below: &str) -> Value {
         json!({
-            "resource": self.engine_url,
+            "resource": format!("{}{below}", self.engine_url),
             "authorization_servers": [self.org_url],
             "scopes_supported": ["member", "admin"],
             "bearer_methods_supported": ["header"],
@@ -55,10 +63,11 @@ impl Options {
         split(&self.engine_url).1
     }
 
-    /// Address of the metadata of the engine API: the well-known path is inserted between the host and the path.
-    pub fn resource_metadata_url(&self) -> String {
+    /// Address of the metadata of the engine API, or of what is at a path below it: the well-known path is inserted between the
+    /// host and the path.
+    pub fn resource_metadata_url(&self, below: &str) -> String {
         let (origin, path) = split(&self.engine_url);
-        format!("{origin}{PROTECTED_RESOURCE}{path}")
+        format!("{origin}{PROTECTED_RESOURCE}{path}{below}")
     }
 }
 

@@ -45,7 +45,8 @@ pub(crate) use error::{
 };
 pub(crate) use held_answer::{Once, Uncounted, hold};
 pub(crate) use json::{
-    Json, JsonBody, JsonBytes, check_encoding, is_json, json_response, parse_json, shared_document, shown_once,
+    Json, JsonBody, JsonBytes, check_encoding, is_json, json_response, parse_json, shared_document,
+    shown_once,
 };
 pub(crate) use large_texts::{LargeTexts, OpenText, TextForm};
 pub(crate) use multipart::{Form, Part};

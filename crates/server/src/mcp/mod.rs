@@ -12,14 +12,9 @@ mod tools;
 
 use std::{sync::Arc, time::Duration};
 
-use axum::{
-    Extension,
-    body::Body,
-    extract::State,
-    response::Response,
-};
+use axum::{Extension, body::Body, extract::State, response::Response};
 use bytes::Bytes;
-use http::{HeaderMap, Request, header::ACCEPT, request::Parts};
+use http::{HeaderMap, Request, StatusCode, header::ACCEPT, request::Parts};
 use http_body_util::Full;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
@@ -34,6 +29,7 @@ use rmcp::{
         StreamableHttpServerConfig, StreamableHttpService, session::never::NeverSessionManager,
     },
 };
+use serde_json::json;
 use sortie_api::{ErrorCode, Refusal, RunId, limits};
 use sortie_engine::Hop;
 
@@ -44,9 +40,6 @@ use crate::{
     kit::{ApiResult, JsonBytes, Member, Opener},
     routes::names,
 };
-
-/// Path of the server.
-pub(crate) const PATH: &str = "/mcp";
 
 /// Time after which a client that knows no tasks gets the status of a run. Most clients give up after 60 seconds.
 const PATIENCE: Duration = Duration::from_secs(50);
@@ -62,7 +55,7 @@ pub(crate) async fn answer(
     opener: Opener,
     parts: Parts,
     JsonBytes(bytes, _room): JsonBytes,
-) -> Response {
+) -> ApiResult<Response> {
     let server = Server {
         app: Arc::clone(&app),
         who,
@@ -82,7 +75,14 @@ pub(crate) async fn answer(
         config,
     );
     let request = Request::from_parts(parts, Full::new(Bytes::from(bytes)));
-    service.handle(request).await.map(Body::new)
+    let response = service.handle(request).await;
+    // The content type is that of JSON, so this is about a text that is not a message.
+    if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+        return Err(ErrorCode::InvalidRequest
+            .because("the body must be one JSON-RPC message of MCP")
+            .into());
+    }
+    Ok(response.map(Body::new))
 }
 
 /// Streams the changes of the list of tools to a client of a revision before 2026-07-28. Later clients send
@@ -170,8 +170,14 @@ impl ServerHandler for Server {
         request: ReadResourceRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let read = self.resource(&request.uri).await.map_err(protocol_error)?;
-        Ok(read.into())
+        match self.resource(&request.uri).await {
+            Ok(read) => Ok(read.into()),
+            Err(refusal) if refusal.code == ErrorCode::NotFound => {
+                let uri = json!({"uri": request.uri});
+                Err(ErrorData::resource_not_found("no such resource", Some(uri)))
+            }
+            Err(refusal) => Err(protocol_error(refusal)),
+        }
     }
 
     async fn get_task(
@@ -208,7 +214,9 @@ impl ServerHandler for Server {
     }
 
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut changes = Changes::of(&self.app, self.who.org).await.map_err(protocol_error)?;
+        let mut changes = Changes::of(&self.app, self.who.org)
+            .await
+            .map_err(protocol_error)?;
         let credential = self.app.watch.watch(self.opener);
         let stop = self.app.stop.clone();
         let over = async {
@@ -252,7 +260,6 @@ fn task_error(refusal: Refusal) -> ErrorData {
 /// Turns a refusal into a JSON-RPC error. The cause is logged and not sent.
 fn protocol_error(refusal: Refusal) -> ErrorData {
     match refusal.code.status() {
-        404 => ErrorData::resource_not_found(refusal.text, None),
         400..500 => ErrorData::invalid_params(refusal.text, None),
         _ => {
             tracing::error!(error = %refusal, "an MCP request failed");

@@ -122,7 +122,11 @@ impl Server {
         let named = Named::by(uri).ok_or_else(Refusal::not_found)?;
         let contents = match named {
             Named::Run(run) => {
-                let run = self.app.engine.look_at_run(self.who.org, run, Duration::ZERO).await?;
+                let run = self
+                    .app
+                    .engine
+                    .look_at_run(self.who.org, run, Duration::ZERO)
+                    .await?;
                 let text = serde_json::to_string(&run).map_err(Refusal::internal)?;
                 ResourceContents::text(text, uri).with_mime_type(JSON)
             }

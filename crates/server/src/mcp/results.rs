@@ -1,7 +1,8 @@
 //! Runs as results of tools and as tasks.
 
 use rmcp::model::{
-    CallToolResult, ContentBlock, CreateTaskResult, DetailedTask, GetTaskResult, Task, TaskPayload, TaskStatus,
+    CallToolResult, ContentBlock, CreateTaskResult, DetailedTask, GetTaskResult, Task, TaskPayload,
+    TaskStatus,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -106,8 +107,11 @@ pub(super) fn of_run(run: &Run, output: Option<Value>, wanted: Wanted) -> Result
         hint: (!run.status.is_final()).then_some(hint),
     };
     let mut made = structured(&result)?;
-    made.content
-        .extend(run.artifacts.iter().map(|artifact| ContentBlock::resource_link(link(run.id, artifact))));
+    made.content.extend(
+        run.artifacts
+            .iter()
+            .map(|artifact| ContentBlock::resource_link(link(run.id, artifact))),
+    );
     let is_failure = run.status.is_final() && run.status != RunStatus::Succeeded;
     made.is_error = Some(wanted == Wanted::Result && is_failure);
     Ok(made)

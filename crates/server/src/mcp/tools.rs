@@ -16,10 +16,7 @@ use serde_json::{
     Value, json,
     value::{RawValue, to_raw_value},
 };
-use sortie_api::{
-    ErrorCode, Refusal, Run, RunId, RunRequest, RunStatus, limits,
-    workflow::WorkflowSummary,
-};
+use sortie_api::{ErrorCode, Refusal, Run, RunId, RunRequest, RunStatus, limits, workflow::WorkflowSummary};
 use sortie_engine::Stored;
 use sortie_store::{
     Found,
@@ -213,7 +210,10 @@ impl Server {
         let has_more = rows.len() > PAGE as usize;
         rows.truncate(PAGE as usize);
         let workflows: Vec<WorkflowSummary> = rows.iter().map(summary).collect::<Result<_, _>>()?;
-        let next = workflows.last().filter(|_| has_more).map(|last| last.name.clone());
+        let next = workflows
+            .last()
+            .filter(|_| has_more)
+            .map(|last| last.name.clone());
         // A tool for any run hides a workflow of its name, which `start_run` can start.
         for workflow in workflows.iter().filter(|workflow| !catalog.has(&workflow.name)) {
             tools.push(catalog.tool_of(workflow)?);
@@ -301,7 +301,11 @@ impl Server {
 
     /// Returns the state of the task of a run.
     pub(super) async fn task(&self, id: RunId) -> Result<GetTaskResult, Refusal> {
-        let run = self.app.engine.look_at_run(self.who.org, id, Duration::ZERO).await?;
+        let run = self
+            .app
+            .engine
+            .look_at_run(self.who.org, id, Duration::ZERO)
+            .await?;
         let result = match run.status.is_final() {
             true => Some(self.result(id, Wanted::Result).await?),
             false => None,
@@ -337,8 +341,10 @@ impl Server {
     /// Makes the result of a run as it is now. An output that can be read once counts as read.
     async fn result(&self, id: RunId, wanted: Wanted) -> Result<CallToolResult, Refusal> {
         let engine = &self.app.engine;
-        let ListedRun { run, has_large_output } =
-            engine.get_run(&self.who, id, Duration::ZERO, self.hop).await?;
+        let ListedRun {
+            run,
+            has_large_output,
+        } = engine.get_run(&self.who, id, Duration::ZERO, self.hop).await?;
         let _room;
         let output = if has_large_output {
             // The text, its value and both forms in the answer.
@@ -415,7 +421,11 @@ impl Server {
             .map(|cursor| cursors.position(&cursor))
             .transpose()
             .map_err(|rule| ErrorCode::InvalidRequest.because(format!("cursor: {rule}")))?;
-        let filter = RunFilter { before, limit, ..filter };
+        let filter = RunFilter {
+            before,
+            limit,
+            ..filter
+        };
         let Found { items, stopped_at } = self.app.engine.store().list_runs(org, filter).await?;
         let is_full = items.len() >= limit as usize;
         let last = items.last().filter(|_| is_full);
@@ -446,9 +456,9 @@ fn part_of(bytes: Vec<u8>, stored: &Stored, uri: impl FnOnce() -> String) -> (Co
     let whole = match std::str::from_utf8(&bytes) {
         Ok(text) => Some(text),
         // The part ends within a character.
-        Err(error) if error.error_len().is_none() && error.valid_up_to() > 0 => {
-            bytes.get(..error.valid_up_to()).and_then(|text| std::str::from_utf8(text).ok())
-        }
+        Err(error) if error.error_len().is_none() && error.valid_up_to() > 0 => bytes
+            .get(..error.valid_up_to())
+            .and_then(|text| std::str::from_utf8(text).ok()),
         Err(_) => None,
     };
     if let Some(text) = whole {
@@ -467,7 +477,9 @@ fn part_of(bytes: Vec<u8>, stored: &Stored, uri: impl FnOnce() -> String) -> (Co
 
 fn summary(row: &SummaryRow) -> Result<WorkflowSummary, Refusal> {
     let saved: WorkflowSummary = serde_json::from_str(&row.summary).map_err(|error| {
-        Refusal::internal(format!("the stored summary of a workflow cannot be read: {error}"))
+        Refusal::internal(format!(
+            "the stored summary of a workflow cannot be read: {error}"
+        ))
     })?;
     Ok(WorkflowSummary {
         revision: Some(row.revision),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Router, routing::post};
+use sortie_accounts::MCP_PATH;
 
 use crate::{
     app::App,
@@ -43,8 +44,8 @@ mod usage;
 pub(crate) mod workflows;
 
 pub(crate) use checks::WantedChecks;
-pub(crate) use event_stream::{X_ACCEL_BUFFERING, names};
 pub(crate) use console::{SIGN_IN, console_info, signed_out, with_console};
+pub(crate) use event_stream::{X_ACCEL_BUFFERING, names};
 pub(crate) use keys::keys_of;
 pub(crate) use master_key::{SealedFrom, example_of_keys, example_of_missing_key, example_of_reseal};
 pub(crate) use operations::{Health, OK, Readiness};
@@ -139,6 +140,6 @@ operations! {
 /// Makes the router: every route, and JSON answers for unknown routes and wrong methods. The MCP server describes itself to its
 /// clients, so it is not in the document.
 pub(crate) fn router(app: Arc<App>, start: Option<String>) -> Router {
-    let table = table(app.engine.mode()).route(mcp::PATH, post(mcp::answer).get(mcp::listen));
+    let table = table(app.engine.mode()).route(MCP_PATH, post(mcp::answer).get(mcp::listen));
     finished(table, app, start)
 }

@@ -1,4 +1,5 @@
-//! Metadata of the engine API as a protected resource (RFC 9728): a client finds the authorization server there.
+//! Metadata of the engine API and of the MCP server as protected resources (RFC 9728): a client finds the authorization server
+//! there.
 
 use std::sync::Arc;
 
@@ -11,12 +12,12 @@ use crate::{
     kit::{ApiResult, Path, json_response},
 };
 
-/// Metadata of the engine API of a hosted deployment.
+/// Metadata of a protected resource of a hosted deployment.
 #[derive(Clone, Debug)]
 pub(crate) struct ResourceMetadata {
     /// The document, serialized once.
     pub(crate) document: Bytes,
-    /// Path of the engine API behind its host, without a slash at its beginning; empty where it has none.
+    /// Path of the resource behind its host, without a slash at its beginning; empty where it has none.
     pub(crate) path: String,
 }
 
@@ -40,16 +41,16 @@ pub(crate) async fn get_resource_metadata(State(app): State<Arc<App>>) -> ApiRes
 
 /// Get the protected resource metadata of a path
 ///
-/// Returns the same document where `path` is the path of the engine API behind its host.
+/// Returns the metadata of the resource with this path behind its host: the engine API, or its MCP server.
 #[utoipa::path(
     get, path = "/.well-known/oauth-protected-resource/{*path}", tag = "operations",
-    params(("path" = String, Path, description = "Path of the engine API.", example = "engine")),
+    params(("path" = String, Path, description = "Path of the resource.", example = "mcp")),
     responses(
         (status = 200, description = "The metadata.", body = serde_json::Value, example = json!({
-            "resource": "https://sortie.example.com/engine", "authorization_servers": ["https://accounts.example.com"],
+            "resource": "https://engine.example.com/mcp", "authorization_servers": ["https://accounts.example.com"],
             "scopes_supported": ["member", "admin"], "bearer_methods_supported": ["header"]
         })),
-        (status = 404, description = "The engine API has another path.", body = sortie_api::ErrorBody),
+        (status = 404, description = "The path is that of no resource.", body = sortie_api::ErrorBody),
     ),
 )]
 pub(crate) async fn get_resource_metadata_of_path(
@@ -60,8 +61,8 @@ pub(crate) async fn get_resource_metadata_of_path(
 }
 
 fn metadata(app: &App, path: Option<&str>) -> ApiResult<Response> {
-    let found = app.resource_metadata.as_ref();
-    let found = found.filter(|of| path.is_none_or(|path| path == of.path));
+    let mut all = app.resource_metadata.iter();
+    let found = all.find(|of| path.is_none_or(|path| path == of.path));
     let found = found.ok_or_else(|| {
         ErrorCode::NotFound.because("no authorization server issues tokens for this address")
     })?;

@@ -17,6 +17,7 @@ mod health;
 mod keys;
 mod license;
 mod master_key;
+mod mcp;
 mod models;
 mod nodes;
 mod operators;
@@ -83,6 +84,7 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         Command::Backup(args) => backup::backup(&context, args).await,
         Command::MasterKey(command) => master_key::execute(&context, command).await,
         Command::Restore(args) => backup::restore(&context, args).await,
+        Command::Mcp(args) => mcp::serve(&context, &args).await,
         Command::Health(args) => health::health(&context, &args).await,
         Command::Config(command) => config::execute(&context, command),
         Command::Completions { shell } => {

@@ -1,7 +1,8 @@
-"""The MCP SDK for Python as a client of the MCP server: `mcp_client.py URL [MODE]`.
+"""The MCP SDK for Python as a client of the MCP server: `mcp_client.py TARGET MODE`.
 
-MODE is `auto` (the newest revision, without tasks), `legacy` (the handshake of earlier revisions) or `tasks`. The key is in
-`SORTIE_API_KEY`. The engine has the workflow `greet` with schemas for its input and its output, and `slow`, which takes seconds.
+TARGET is the address of the server, or the program to start as `sortie mcp`. MODE is `auto` (the newest revision, without tasks),
+`legacy` (the handshake of earlier revisions), `tasks` or `listen`. The key is in `SORTIE_API_KEY`. The engine has the workflow
+`greet` with schemas for its input and its output, and `slow`, which takes seconds.
 """
 
 import os
@@ -12,6 +13,7 @@ from typing import Any, Literal
 import anyio
 import httpx2
 from mcp.client import ClaimContext, Client, ClientExtension, ResultClaim
+from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, Request, RequestParams, Result
@@ -139,7 +141,7 @@ async def check(client: Client, mode: str, tasks: Tasks) -> None:
     try:
         await client.read_resource("sortie://runs/none")
     except MCPError as error:
-        assert "not found" in str(error), error
+        assert "no such resource" in str(error), error
     else:
         raise AssertionError("an unknown resource was read")
 
@@ -152,7 +154,7 @@ async def check(client: Client, mode: str, tasks: Tasks) -> None:
 
 
 async def listen(client: Client) -> None:
-    """Prints a line for each change of the list of tools, until the input ends."""
+    """Prints the tools after the first change of their list."""
     async with client.listen(tools_list_changed=True) as subscription:
         print("listening", flush=True)
         async for _event in subscription:
@@ -161,13 +163,19 @@ async def listen(client: Client) -> None:
             return
 
 
-async def main() -> None:
-    url, mode = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "auto"
+def server(target: str) -> Any:
+    """The server at an address, or the one that a program is over standard input and output."""
+    if "://" not in target:
+        return StdioServerParameters(command=target, args=["mcp"], env=dict(os.environ))
     headers = {"Authorization": f"Bearer {os.environ['SORTIE_API_KEY']}"}
+    return streamable_http_client(target, http_client=httpx2.AsyncClient(headers=headers, timeout=90))
+
+
+async def main() -> None:
+    target, mode = sys.argv[1:]
     tasks = Tasks()
-    http = httpx2.AsyncClient(headers=headers, timeout=90)
     async with Client(
-        streamable_http_client(url, http_client=http),
+        server(target),
         mode="legacy" if mode == "legacy" else "auto",
         extensions=[tasks] if mode == "tasks" else None,
     ) as client:
