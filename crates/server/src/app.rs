@@ -50,6 +50,8 @@ pub(crate) struct App {
     pub(crate) exposition: Option<Arc<Exposition>>,
     /// Interval between heartbeats of an event stream without messages.
     pub(crate) heartbeat: Duration,
+    /// Time after which a client of the MCP server that knows no tasks gets the status of a run.
+    pub(crate) call_patience: Duration,
     /// Cancelled when open streams must end.
     pub(crate) stop: CancellationToken,
     /// Accounts of the people who sign in at this self-hosted engine; absent without identity providers.

@@ -76,6 +76,8 @@ pub struct Options {
     pub stall: Duration,
     /// Interval between heartbeats of an event stream without messages.
     pub heartbeat: Duration,
+    /// Time after which a client of the MCP server that knows no tasks gets the status of a run. Most give up after 60 seconds.
+    pub call_patience: Duration,
 }
 
 impl Default for Options {
@@ -92,6 +94,7 @@ impl Default for Options {
             rate_limit_patience: Duration::from_secs(1),
             stall: Duration::from_secs(30),
             heartbeat: Duration::from_secs(15),
+            call_patience: Duration::from_secs(50),
         }
     }
 }
@@ -194,6 +197,7 @@ pub async fn serve(
         people: people.clone(),
         features: features(&options, organization.as_ref()),
         heartbeat: options.heartbeat,
+        call_patience: options.call_patience,
         browsers: browsers.clone(),
         watch: CredentialWatch::new(engine.clone(), accounts.cloned(), stop.clone()),
     });

@@ -75,13 +75,17 @@ pub struct Peer {
 impl Peer {
     /// Starts a program.
     pub fn start(program: &Path, arguments: &[&str]) -> Result<Self> {
-        let mut child = command(program)?
-            .args(arguments)
+        Self::spawn(command(program)?.args(arguments))
+    }
+
+    /// Starts a command.
+    pub fn spawn(command: &mut Command) -> Result<Self> {
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .spawn()
-            .with_context(|| format!("{}: run scripts/peers", program.display()))?;
+            .with_context(|| format!("{command:?}: run scripts/peers"))?;
         let input = child.stdin.take();
         let out = child.stdout.take().context("the peer has no standard output")?;
         let (tell, lines) = channel();

@@ -138,7 +138,10 @@ mod tests {
     const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 
     fn read(query: &str) -> Result<Asked, OauthError> {
-        asked(Parameters::without_empty(query.as_bytes()), RESOURCE)
+        asked(
+            Parameters::without_empty(query.as_bytes()),
+            &[RESOURCE.to_owned()],
+        )
     }
 
     fn right() -> String {

@@ -10,7 +10,7 @@ mod resources;
 mod results;
 mod tools;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use axum::{Extension, body::Body, extract::State, response::Response};
 use bytes::Bytes;
@@ -35,14 +35,12 @@ use sortie_engine::Hop;
 
 use self::changes::{Changes, change_stream};
 pub(crate) use self::tools::Catalog;
+use self::tools::NoResult;
 use crate::{
     app::App,
     kit::{ApiResult, JsonBytes, Member, Opener},
     routes::names,
 };
-
-/// Time after which a client that knows no tasks gets the status of a run. Most clients give up after 60 seconds.
-const PATIENCE: Duration = Duration::from_secs(50);
 
 const INSTRUCTIONS: &str = "Sortie runs agents in a sandbox. Each saved workflow is a tool. A run may take longer than a call: \
     then the result has its ID and status, and `wait_run` waits for its end.";
@@ -140,11 +138,12 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         match self.call(request, &context).await {
             Ok(response) => Ok(response),
-            // A model can act on these: it reads the text and changes the call.
-            Err(refusal) if !matches!(refusal.code, ErrorCode::Internal) => {
-                Ok(results::refused(&refusal).into())
+            Err(NoResult::UnknownTool) => Err(ErrorData::invalid_params("there is no such tool", None)),
+            Err(NoResult::Refused(refusal)) if refusal.code == ErrorCode::Internal => {
+                Err(protocol_error(refusal))
             }
-            Err(refusal) => Err(protocol_error(refusal)),
+            // A model reads the text and changes its call.
+            Err(NoResult::Refused(refusal)) => Ok(results::refused(&refusal).into()),
         }
     }
 

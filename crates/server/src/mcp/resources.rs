@@ -187,7 +187,7 @@ mod tests {
             let artifact = Artifact {
                 path: path.clone(),
                 size: 1,
-                sha256: Sha256::of(b""),
+                sha256: Sha256::new([0; 32]),
                 content_type: "text/plain".to_owned(),
             };
             let uri = link(run(), &artifact).uri;

@@ -26,7 +26,7 @@ use sortie_store::{
 use tokio::time::Instant;
 
 use super::{
-    PATIENCE, Server,
+    Server,
     resources::uri_of,
     results::{self, ListResult, Wanted},
 };
@@ -196,6 +196,20 @@ struct ReadArtifact {
     offset: u64,
 }
 
+/// Reason why a call has no result.
+pub(super) enum NoResult {
+    /// There is no such tool.
+    UnknownTool,
+    /// The engine refuses.
+    Refused(Refusal),
+}
+
+impl From<Refusal> for NoResult {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
 impl Server {
     /// Lists the tools for any run on the first page, and then the workflows by name.
     pub(super) async fn tools(&self, cursor: Option<String>) -> Result<ListToolsResult, Refusal> {
@@ -223,12 +237,12 @@ impl Server {
         Ok(list)
     }
 
-    /// Calls a tool. A refusal is for the model, which may change its call.
+    /// Calls a tool.
     pub(super) async fn call(
         &self,
         request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, Refusal> {
+    ) -> Result<CallToolResponse, NoResult> {
         let arguments = request.arguments.unwrap_or_default();
         let (engine, org) = (&self.app.engine, self.who.org);
         Ok(match &*request.name {
@@ -265,14 +279,11 @@ impl Server {
         }
     }
 
-    async fn start_workflow(&self, name: &str, arguments: JsonObject) -> Result<Run, Refusal> {
+    async fn start_workflow(&self, name: &str, arguments: JsonObject) -> Result<Run, NoResult> {
         let row = self.app.engine.store().workflow_summary(self.who.org, name).await;
         let row = match row {
-            Err(sortie_store::Error::NotFound) => {
-                let name: String = name.chars().take(limits::NAME_CHARS).collect();
-                return Err(ErrorCode::NotFound.because(format!("there is no tool {name}")));
-            }
-            found => found?,
+            Err(sortie_store::Error::NotFound) => return Err(NoResult::UnknownTool),
+            found => found.map_err(Refusal::from)?,
         };
         let workflow = summary(&row)?;
         let input = Input::of(workflow.input_schema.as_deref())?.from_arguments(arguments)?;
@@ -281,7 +292,7 @@ impl Server {
             input,
             ..RunRequest::default()
         };
-        self.start(request).await
+        Ok(self.start(request).await?)
     }
 
     /// Answers by the result of a run, or by its task if the client knows tasks.
@@ -313,23 +324,25 @@ impl Server {
         results::state(&run, result)
     }
 
-    /// Waits until a run has ended, for [`PATIENCE`] at most, and reports its progress if the client asks for it. Ends early when
+    /// Waits until a run has ended, for the patience of clients at most, and reports its progress if the client asks for it. Ends early when
     /// the client has gone or the node stops. The run goes on.
     async fn wait(&self, id: RunId, context: &RequestContext<RoleServer>) -> Result<(), Refusal> {
-        let began = Instant::now();
+        let (began, patience) = (Instant::now(), self.app.call_patience);
         let token = context.meta.get_progress_token();
+        let mut step = Duration::ZERO;
         loop {
-            let left = PATIENCE.saturating_sub(began.elapsed());
-            let step = if token.is_some() { left.min(PROGRESS) } else { left };
             let run = tokio::select! {
                 () = context.ct.cancelled() => return Ok(()),
                 () = self.app.stop.cancelled() => return Ok(()),
                 run = self.app.engine.look_at_run(self.who.org, id, step) => run?,
             };
-            if run.status.is_final() || began.elapsed() >= PATIENCE {
+            let left = patience.saturating_sub(began.elapsed());
+            if run.status.is_final() || left.is_zero() {
                 return Ok(());
             }
+            step = left;
             if let Some(token) = &token {
+                step = left.min(PROGRESS);
                 let progress = ProgressNotificationParam::new(token.clone(), began.elapsed().as_secs_f64())
                     .with_message(progress_of(&run));
                 // It fails when the client has gone. The next step ends then.
@@ -491,8 +504,8 @@ fn summary(row: &SummaryRow) -> Result<WorkflowSummary, Refusal> {
 fn progress_of(run: &Run) -> String {
     let usage = run.usage.unwrap_or_default();
     format!(
-        "{}: {} model calls, {} tool calls, {} micros",
-        run.status, usage.model_calls, usage.tool_calls, run.cost_micros
+        "{} is {}: {} model calls, {} tool calls, {} micros",
+        run.id, run.status, usage.model_calls, usage.tool_calls, run.cost_micros
     )
 }
 

@@ -196,6 +196,15 @@ async fn metadata_lead_from_the_engine_to_the_server() {
         .get("/.well-known/oauth-protected-resource/v1/me")
         .must_refuse("not_found")
         .await;
+    let refusal = engine.post("/mcp", &json!({})).await.unwrap();
+    let metadata = format!(r#"resource_metadata="{engine_url}/.well-known/oauth-protected-resource/mcp""#);
+    assert_eq!(
+        refusal.header("www-authenticate").unwrap(),
+        format!(r#"Bearer scope="member", {metadata}"#)
+    );
+    let resource = engine.get("/.well-known/oauth-protected-resource/mcp");
+    let resource = resource.must_json(200).await;
+    assert_eq!(resource["resource"], format!("{engine_url}/mcp"));
 
     let server = anybody(&rig)
         .get("/.well-known/oauth-authorization-server")
@@ -231,9 +240,21 @@ async fn a_resource_with_a_path_has_its_metadata_behind_it() {
         let metadata = engine.get(&path).must_json(200).await;
         assert_eq!(metadata["resource"], "https://sortie.example/engine");
     }
-    let refusal = engine.get("/v1/me").await.unwrap();
-    let url = r#"resource_metadata="https://sortie.example/.well-known/oauth-protected-resource/engine""#;
-    assert!(refusal.header("www-authenticate").unwrap().ends_with(url));
+    let well_known = "https://sortie.example/.well-known/oauth-protected-resource/engine";
+    for (path, url) in [
+        ("/v1/me", well_known.to_owned()),
+        ("/mcp", format!("{well_known}/mcp")),
+    ] {
+        let refusal = engine.get(path).await.unwrap();
+        let challenge = refusal.header("www-authenticate").unwrap();
+        assert!(
+            challenge.ends_with(&format!(r#"resource_metadata="{url}""#)),
+            "{challenge}"
+        );
+    }
+    let path = "/.well-known/oauth-protected-resource/engine/mcp";
+    let metadata = engine.get(path).must_json(200).await;
+    assert_eq!(metadata["resource"], "https://sortie.example/engine/mcp");
     rig.end().await;
 }
 

@@ -16,6 +16,7 @@ mod deliveries;
 mod downloads;
 mod files;
 mod license;
+mod mcp;
 mod prelude;
 mod rate_limit;
 mod refusals;

@@ -39,6 +39,7 @@ pages![
     the_page_of_files_works = "docs/FILES.md",
     the_page_of_callbacks_works = "docs/CALLBACKS.md",
     the_page_of_browsers_works = "docs/BROWSER.md",
+    the_page_of_the_mcp_server_works = "docs/MCP.md",
     the_page_of_zero_data_retention_works = "docs/ZERO-DATA-RETENTION.md",
     the_page_of_administration_works = "docs/ADMINISTRATION.md",
     the_page_of_budgets_works = "docs/BUDGETS.md",

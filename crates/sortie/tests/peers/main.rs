@@ -7,6 +7,7 @@ mod clients;
 mod collector;
 mod description;
 mod disaster;
+mod mcp;
 mod metrics;
 mod people;
 mod storage;

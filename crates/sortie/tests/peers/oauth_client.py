@@ -1,4 +1,4 @@
-"""The OAuth of an MCP client: python oauth_client.py ENGINE. It knows the address of the engine alone.
+"""The OAuth of an MCP client: python oauth_client.py ENGINE. It knows the address of the MCP server alone.
 
 It prints a JSON line for each address that a browser is to open, for the tokens and the run, and when it is refused."""
 
@@ -8,7 +8,9 @@ import sys
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
+from mcp.client import Client
 from mcp.client.auth import OAuthClientProvider
+from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
 
 engine = sys.argv[1]
@@ -69,8 +71,10 @@ async def main():
 
     memory = Memory()
     metadata = OAuthClientMetadata(client_name="Plum Desk", redirect_uris=[f"http://127.0.0.1:{port}/callback"])
-    provider = OAuthClientProvider(engine, metadata, memory, ask, code)
+    provider = OAuthClientProvider(f"{engine}/mcp", metadata, memory, ask, code)
     async with httpx2.AsyncClient(auth=provider, base_url=engine, timeout=60) as client:
+        async with Client(streamable_http_client(f"{engine}/mcp", http_client=client)) as server:
+            tools = [tool.name for tool in (await server.list_tools()).tools]
         me = (await client.get("/v1/me")).raise_for_status().json()
         first = memory.tokens
         # The client takes the access token for expired, and refreshes.
@@ -79,6 +83,7 @@ async def main():
         run = (await client.get(f"/v1/runs/{created['id']}?wait=30")).raise_for_status().json()
         say(
             me=me,
+            tools=tools,
             run=run,
             scope=memory.tokens.scope,
             refreshed=first.access_token != memory.tokens.access_token

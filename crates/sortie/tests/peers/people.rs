@@ -138,6 +138,8 @@ async fn application(at: &Deployment, person: &Client, org: &str) -> Result<()> 
 
     let worked = client.json()?;
     ensure!(worked["me"]["organization_id"] == org, "{worked}");
+    let tools = worked["tools"].as_array().context("no tools")?;
+    ensure!(tools.contains(&json!("start_run")), "{worked}");
     ensure!(worked["me"]["role"] == "member", "{worked}");
     ensure!(worked["run"]["status"] == "succeeded", "{worked}");
     ensure!(

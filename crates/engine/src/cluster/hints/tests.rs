@@ -32,10 +32,11 @@ fn hints_that_come_together_are_one_batch() {
     hints.ended(run(3));
     hints.work();
     hints.work();
+    hints.workflows();
     let batch = sent(&hints);
     assert_eq!(batch.events, BTreeMap::from([(run(1), 5), (run(2), 1)]));
     assert_eq!(batch.ended, BTreeSet::from([run(3)]));
-    assert_eq!(batch.topics, BTreeSet::from([Topic::Work]));
+    assert_eq!(batch.topics, BTreeSet::from([Topic::Work, Topic::Workflows]));
     assert!(hints.take().is_none(), "it is sent once");
 }
 

@@ -115,7 +115,7 @@ async fn every_other_error_is_told_to_the_client() {
         query_of(&location(&browser.get(&twice).await))["error"],
         "invalid_request"
     );
-    for slash in ["", "/"] {
+    for slash in ["", "/", "/mcp", "/mcp/"] {
         let resource = format!("http://{}{slash}", rig.engine_address);
         let there = location(&browser.get(&authorize(&client, &[("resource", &resource)])).await);
         assert!(there.starts_with("/sign-in?return="), "{there}");

@@ -20,5 +20,7 @@ pub(super) async fn use_workflows(fixture: &Fixture, org: OrgId) {
         .workflow_summaries(org, "a".to_owned(), 10)
         .await
         .unwrap();
+    fixture.store.workflow_summary(org, "a").await.unwrap();
+    fixture.store.workflow_list_state(org).await.unwrap();
     fixture.delete_workflow(org, "a").await.unwrap();
 }
