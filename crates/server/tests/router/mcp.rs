@@ -300,7 +300,7 @@ async fn any_run_is_started_listed_and_read() {
 
     for (tool, arguments, rule) in rows! {
         "start_run", json!({}), "prompt: required unless workflow is set";
-        "start_run", json!({"prompt": 1}), "prompt: must be a string, not integer `1`";
+        "start_run", json!({"prompt": 1}), "prompt: must be a string, not the number 1";
         "start_run", json!({"promt": "x"}), "promt: unknown field";
         "get_run", json!({"run": "x"}), "run: ";
         "get_run", json!({}), "run: required";

@@ -26,6 +26,7 @@ mod license;
 mod logs;
 mod mail;
 mod master_key;
+mod mcp;
 mod me;
 mod metrics;
 mod models;

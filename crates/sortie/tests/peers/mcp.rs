@@ -93,7 +93,7 @@ async fn the_sdk_for_typescript_calls_workflows_and_hears_of_changes() -> Result
 }
 
 /// Each request of the client goes to another node.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn any_of_three_nodes_answers_any_request() -> Result<()> {
     let first = Node::start(env!("CARGO_BIN_EXE_sortie"), Database::Postgres).await?;
     let nodes = [first.beside().await?, first.beside().await?];
@@ -226,6 +226,9 @@ async fn the_conformance_runner_finds_what_applies_in_order() -> Result<()> {
         ("slow_compute", "```wait 3000\n```"),
         ("failing_job", "```tool none\n{}\n```"),
         ("test_error_handling", "```tool none\n{}\n```"),
+        ("test_input_required_result_elicitation", "asks for nothing"),
+        ("test_logging_tool", "logs nothing"),
+        ("test_streaming_elicitation", "asks for nothing"),
         ("test_simple_text", "This is a simple text response for testing."),
         ("test_tool_with_progress", "```wait 11000\n```"),
     ] {
