@@ -13,7 +13,7 @@ use rustix::{
 
 use super::{
     priority::{self, Weighed, Weight},
-    procs::{self, Process},
+    procs::{self, Process, Source},
 };
 
 /// Longest pause between two scans for descendants that are still dying.
@@ -41,7 +41,7 @@ impl Dying {
         if !priority::is_machine_busy() {
             return Self::default();
         }
-        Self::ending_with(ending, &procs::living().unwrap_or_default())
+        Self::ending_with(ending, &procs::living_in(Source::Children).unwrap_or_default())
     }
 
     /// A session that has further processes among `living` keeps its weight.
@@ -84,7 +84,8 @@ pub(super) fn end_all_descendants(limit: Duration) {
     let mut dying = None;
     let mut pause = Duration::from_millis(1);
     while begin.elapsed() < limit && !reap_all() {
-        let Ok(alive) = procs::living() else {
+        // Whatever this misses is a child of this process later: the loop ends when there is none.
+        let Ok(alive) = procs::living_in(Source::Children) else {
             thread::sleep(pause);
             continue;
         };

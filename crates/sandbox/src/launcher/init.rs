@@ -27,7 +27,7 @@ use super::{
     ending::{self, Dying},
     identity, memory,
     piped::{self, Origin, PipedProcesses},
-    procs::{self, Process},
+    procs::{self, Process, Source},
     questions::Questions,
     rootfs,
     state::{Current, Inherited, Init},
@@ -341,14 +341,14 @@ impl Init<'_> {
     fn serve_piped(&mut self) {
         self.piped.listen();
         for leader in self.piped.let_go() {
-            self.end_processes(|| procs::of_piped(leader));
+            self.end_processes(|source| procs::of_piped(leader, source));
         }
         self.piped.forget_let_go();
         for mut ended in self.piped.take_ended() {
             ended.drain_stderr();
             match ended.origin {
                 // Processes that it left running would hold its streams open.
-                Origin::Started => self.end_processes(|| procs::of_piped(ended.pid)),
+                Origin::Started => self.end_processes(|source| procs::of_piped(ended.pid, source)),
                 Origin::Released => {}
             }
             if ended.broken.is_none() && self.watch.was_passed_by(ended.peak_bytes) {
@@ -435,19 +435,24 @@ impl Init<'_> {
             return;
         };
         let piped = self.piped.pids();
-        self.end_processes(|| procs::of_command(&command, &piped));
+        self.end_processes(|source| procs::of_command(&command, &piped, source));
         self.finish();
     }
 
     /// Kills the processes that `find` finds until it finds none; if they start faster than they are found, kills everything.
-    fn end_processes(&mut self, find: impl Fn() -> io::Result<Vec<Process>>) {
+    fn end_processes(&mut self, find: impl Fn(Source) -> io::Result<Vec<Process>>) {
         let began = Instant::now();
         let mut killed = HashSet::new();
         let mut dying = None;
         let mut rounds_with_new = 0;
         let mut found_nothing = false;
         while rounds_with_new < KILL_ROUNDS && began.elapsed() < KILL_LIMIT {
-            let Ok(alive) = find() else {
+            let source = if found_nothing {
+                Source::All
+            } else {
+                Source::Children
+            };
+            let Ok(alive) = find(source) else {
                 found_nothing = false;
                 self.pause(Duration::from_millis(2));
                 self.reap();
@@ -458,7 +463,7 @@ impl Init<'_> {
                 if found_nothing {
                     return;
                 }
-                // A process with a parent that ended during the scan is found by the next scan.
+                // A process with a parent that ended during the scan is found by the next scan, which looks everywhere.
                 found_nothing = true;
                 continue;
             }
@@ -489,7 +494,7 @@ impl Init<'_> {
     /// Kills everything but this process.
     fn end_everything(&mut self) {
         if self.open.level != Level::Namespaces {
-            let living = procs::living().unwrap_or_default();
+            let living = procs::living_in(Source::Children).unwrap_or_default();
             for process in &living {
                 procs::signal(process, Signal::KILL);
             }

@@ -24,6 +24,57 @@ pub(super) struct Process {
     ended: bool,
 }
 
+/// Source of a list of processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// All of `/proc`, which without a pid namespace has the processes of the whole host.
+    All,
+    /// The kernel's lists of children, from this process on. Takes a fraction of the time on a host with thousands of processes,
+    /// and may miss a process while others end: what is missed is found by the next look, or in [`All`](Self::All).
+    Children,
+}
+
+impl Source {
+    fn read(self) -> io::Result<Vec<Process>> {
+        match self {
+            // Not every kernel has the lists.
+            Self::Children if Path::new("/proc/thread-self/children").exists() => family(),
+            Self::Children | Self::All => all(),
+        }
+    }
+}
+
+/// This process and its descendants, by the lists of children.
+fn family() -> io::Result<Vec<Process>> {
+    let mut found = Vec::new();
+    let mut pending = vec![getpid()];
+    while let Some(pid) = pending.pop() {
+        found.extend(look_at(pid)?);
+        pending.extend(children(pid)?);
+    }
+    Ok(found)
+}
+
+/// The children of all threads of a process. None if it is gone.
+fn children(parent: Pid) -> io::Result<Vec<Pid>> {
+    let threads = match fs::read_dir(format!("/proc/{}/task", parent.as_raw_nonzero())) {
+        Err(error) if means_gone(&error) => return Ok(Vec::new()),
+        threads => threads?,
+    };
+    let mut found = Vec::new();
+    for thread in threads {
+        match thread.and_then(|thread| fs::read_to_string(thread.path().join("children"))) {
+            Err(error) if means_gone(&error) => {}
+            children => found.extend(
+                children?
+                    .split_ascii_whitespace()
+                    .filter_map(|number| Pid::from_raw(number.parse().ok()?)),
+            ),
+        }
+    }
+    Ok(found)
+}
+
 /// Every process in view. Fails if `/proc` cannot be read, for example because the host is out of descriptors.
 pub(super) fn all() -> io::Result<Vec<Process>> {
     let mut found = Vec::new();
@@ -103,7 +154,12 @@ impl Process {
 
 /// The living processes of this sandbox, without this one.
 pub(super) fn living() -> io::Result<Vec<Process>> {
-    let mut found = descendants(&all()?, getpid());
+    living_in(Source::All)
+}
+
+/// The living processes of this sandbox in a source, without this one.
+pub(super) fn living_in(source: Source) -> io::Result<Vec<Process>> {
+    let mut found = descendants(&source.read()?, getpid());
     found.retain(Process::is_alive);
     Ok(found)
 }
@@ -127,8 +183,8 @@ pub(super) fn descendants(all: &[Process], ancestor: Pid) -> Vec<Process> {
 
 /// Returns the processes of a command: every living process of ours except those that existed before it started, their
 /// descendants, and those of the processes in `piped`.
-pub(super) fn of_command(command: &Process, piped: &[Pid]) -> io::Result<Vec<Process>> {
-    let all = all()?;
+pub(super) fn of_command(command: &Process, piped: &[Pid], source: Source) -> io::Result<Vec<Process>> {
+    let all = source.read()?;
     let ours = descendants(&all, getpid());
     let mut older: HashSet<Pid> = piped
         .iter()
@@ -152,8 +208,8 @@ pub(super) fn of_command(command: &Process, piped: &[Pid]) -> io::Result<Vec<Pro
 /// Returns the processes of a piped process: every living process of ours in its session, and their descendants. A process that
 /// has left the session and lost its parent belongs to the sandbox. The piped process itself comes first, so that it does not see
 /// the others end.
-pub(super) fn of_piped(leader: Pid) -> io::Result<Vec<Process>> {
-    let all = all()?;
+pub(super) fn of_piped(leader: Pid, source: Source) -> io::Result<Vec<Process>> {
+    let all = source.read()?;
     let ours = descendants(&all, getpid());
     let mut found: Vec<_> = of_session(&all, &ours, leader)
         .into_iter()
@@ -166,7 +222,7 @@ pub(super) fn of_piped(leader: Pid) -> io::Result<Vec<Process>> {
 /// Whether a process of ours is alive in the session of an ended leader, or descends from one that is. True if that cannot be
 /// determined.
 pub(super) fn session_lives(leader: Pid) -> bool {
-    let lives = || of_piped(leader).map_or(true, |found| !found.is_empty());
+    let lives = || of_piped(leader, Source::All).map_or(true, |found| !found.is_empty());
     // A process with a parent that ended during the first scan is found by the second.
     lives() || lives()
 }
@@ -225,6 +281,35 @@ mod tests {
         assert!(parse(pid(12), "12 (a").is_none());
         let last = stat.replace("20 0 2 0", "20 0 1 0");
         assert!(parse(pid(12), &last).unwrap().ended);
+    }
+
+    #[test]
+    fn the_lists_of_children_have_the_same_family_as_proc() {
+        let mut shell = std::process::Command::new("sh")
+            .args(["-c", "sleep 100 & (sleep 100 & wait) & echo ready; wait"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = [0; 6];
+        let out = shell.stdout.as_mut().unwrap();
+        std::io::Read::read_exact(out, &mut ready).unwrap();
+        let leader = pid(i32::try_from(shell.id()).unwrap());
+        let family = |source: Source| {
+            let mut found = descendants(&source.read().unwrap(), leader);
+            found.sort_unstable_by_key(|process| process.pid.as_raw_nonzero());
+            found
+        };
+        // The inner shell may still be about to start its child.
+        let mut found = family(Source::All);
+        while found.len() < 3 {
+            found = family(Source::All);
+        }
+        assert_eq!(family(Source::Children), found);
+        for process in &found {
+            signal(process, Signal::KILL);
+        }
+        shell.kill().unwrap();
+        shell.wait().unwrap();
     }
 
     #[test]
