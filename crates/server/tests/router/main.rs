@@ -24,5 +24,6 @@ mod run_filters;
 mod runs;
 mod stop;
 mod streams;
+mod ui_messages;
 mod unread;
 mod workflows;
