@@ -55,7 +55,7 @@ OPERATIONS, METHODS = operations(), methods()
 
 
 def test_each_operation_has_a_method() -> None:
-    browsers_and_stripe = {"finish_authorization", "finish_own_authorization", "receive_stripe_event"}
+    browsers_and_stripe = {"finish_authorization", "finish_own_authorization", "follow_ui_messages", "receive_stripe_event"}
     assert OPERATIONS.keys() - METHODS.keys() == browsers_and_stripe
     assert len(OPERATIONS) > 150
 

@@ -1457,6 +1457,15 @@ export interface components {
              */
             type: "tool_start";
         };
+        /** @description Message of the UI message stream. */
+        UiStreamMessage: {
+            /** @description A chunk as JSON, or `[DONE]` at the end. */
+            data: string;
+            /** @description Number of the event and of the chunk; absent on live chunks and `[DONE]`. */
+            id?: string;
+            /** @description Milliseconds to wait before reconnecting; sent once. */
+            retry?: number;
+        };
         /** @description Body of `PATCH /v1/schedules/{id}`: what is absent stays, `null` puts an optional field back to its default. */
         UpdateSchedule: {
             callback?: components["schemas"]["Callback"] | null;
@@ -2759,6 +2768,7 @@ export type ToolEnd = components['schemas']['ToolEnd'];
 export type ToolEndEvent = components['schemas']['ToolEndEvent'];
 export type ToolOutput = components['schemas']['ToolOutput'];
 export type ToolStartEvent = components['schemas']['ToolStartEvent'];
+export type UiStreamMessage = components['schemas']['UiStreamMessage'];
 export type UpdateSchedule = components['schemas']['UpdateSchedule'];
 export type Usage = components['schemas']['Usage'];
 export type UsageDimension = components['schemas']['UsageDimension'];

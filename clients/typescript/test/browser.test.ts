@@ -36,19 +36,59 @@ function Page() {
     h("p", null, error?.name ?? run?.status));
 }
 createRoot(document.body).render(h(StrictMode, null, h(Page)));`;
-const { outputFiles } = await build({
-  stdin: { contents: component, resolveDir: join(import.meta.dirname, "..") },
-  bundle: true,
-  format: "esm",
-  write: false,
-  platform: "browser",
-});
-const reactPage = `<!doctype html><title>Run</title><body><script type="module">${outputFiles[0]!.text.replaceAll("</script", "<\\/script")}</script>`;
+
+/** A page with `useChat` of the AI SDK, in the same mode. */
+const chat = `
+import { createElement as h, StrictMode, useMemo } from "react";
+import { createRoot } from "react-dom/client";
+import { useChat } from "@ai-sdk/react";
+import { SortieChatTransport } from "sortie-client/ai";
+const { url } = Object.fromEntries(new URLSearchParams(location.search));
+const startRun = async ({ messages }) => {
+  const response = await fetch("/start", { method: "POST", body: JSON.stringify(messages.at(-1)) });
+  localStorage.setItem("run", await response.clone().text());
+  return response.json();
+};
+const findRun = async () => JSON.parse(localStorage.getItem("run") ?? "null") ?? undefined;
+function Page() {
+  const transport = useMemo(() => new SortieChatTransport({ baseUrl: url, startRun, findRun }), []);
+  const { messages, sendMessage, status, error, stop } = useChat({ id: "chat", transport, resume: true });
+  const parts = messages.filter(({ role }) => role === "assistant").flatMap(({ parts }) => parts);
+  const written = parts.filter(({ type }) => type === "text");
+  globalThis.mostTexts = Math.max(globalThis.mostTexts ?? 0, written.length);
+  return h("main", null,
+    h("button", { onClick: () => sendMessage({ text: "Go." }) }, "Send"),
+    h("button", { onClick: stop }, "Stop"),
+    h("ol", null, parts.filter(({ type }) => type === "dynamic-tool").map((part) => h("li", { key: part.toolCallId }, part.state))),
+    written.map(({ text }, index) => h("pre", { key: index }, text)),
+    h("p", null, error?.message ?? status),
+    h("output", null, parts.find(({ type }) => type === "data-run")?.data.status));
+}
+createRoot(document.body).render(h(StrictMode, null, h(Page)));`;
+
+async function bundled(contents: string): Promise<string> {
+  const { outputFiles } = await build({
+    stdin: { contents, resolveDir: join(import.meta.dirname, "..") },
+    bundle: true,
+    format: "esm",
+    write: false,
+    platform: "browser",
+  });
+  const program = outputFiles[0]!.text.replaceAll("</script", "<\\/script");
+  return `<!doctype html><title>Run</title><body><script type="module">${program}</script>`;
+}
+const [reactPage, chatPage] = await Promise.all([bundled(component), bundled(chat)]);
 
 async function serve(): Promise<[server: Server, origin: string]> {
   const server = createServer(async (request, response) => {
     const path = new URL(request.url ?? "/", "http://localhost").pathname;
-    const html = { "/": page, "/react": reactPage }[path];
+    const html = { "/": page, "/react": reactPage, "/chat": chatPage }[path];
+    if (path === "/start") {
+      // The page's server has the API key.
+      const run = await engine.client().runs.create({ prompt, model, files });
+      const { token } = await engine.client().runs.createToken(run.id, { ttl_seconds: 300 });
+      return void response.writeHead(200, { "Content-Type": "application/json" }).end(JSON.stringify({ run: run.id, token }));
+    }
     if (html) return void response.writeHead(200, { "Content-Type": "text/html" }).end(html);
     const text = await readFile(join(built, path.replace("/sortie-client/", ""))).catch(() => undefined);
     response.writeHead(text ? 200 : 404, { "Content-Type": "text/javascript" }).end(text);
@@ -91,6 +131,41 @@ test(`a page of an allowed origin follows a run through a kill: ${path}`, async 
     await opened.locator("li").allTextContents(),
     (await client.runs.events(id)).map((event) => event.type),
   );
+  await opened.close();
+});
+
+for (const isLoadedAgain of [false, true])
+test(`a chat of the AI SDK follows a run through a kill${isLoadedAgain ? ", and continues when its page is loaded again" : ""}`, async () => {
+  const opened = await browser.newPage();
+  opened.setDefaultTimeout(PATIENCE_MS);
+  await opened.goto(`${origin}/chat?${new URLSearchParams({ url: engine.url })}`);
+  await opened.locator("p", { hasText: "ready" }).waitFor();
+  await opened.getByText("Send").click();
+  const ended = opened.locator("li", { hasText: "output-available" });
+  await ended.nth(2).waitFor();
+  assert.equal(await opened.locator("p").textContent(), "streaming");
+  await engine.restart();
+  await ended.nth(5).waitFor();
+  // The page then has nothing but the run and its token.
+  if (isLoadedAgain) await opened.reload();
+  await opened.locator("output", { hasText: "succeeded" }).waitFor();
+  await opened.locator("p", { hasText: "ready" }).waitFor();
+  assert.deepEqual(await opened.locator("pre").allTextContents(), ["done"]);
+  assert.equal(await opened.evaluate("mostTexts"), 1, "the text is there once at any time");
+  assert.deepEqual(await opened.locator("li").allTextContents(), Array(15).fill("output-available"));
+  await opened.close();
+});
+
+test("a chat that is stopped leaves its run", async () => {
+  const opened = await browser.newPage();
+  opened.setDefaultTimeout(PATIENCE_MS);
+  await opened.goto(`${origin}/chat?${new URLSearchParams({ url: engine.url })}`);
+  await opened.getByText("Send").click();
+  await opened.locator("li").first().waitFor();
+  await opened.getByText("Stop").click();
+  await opened.locator("p", { hasText: "ready" }).waitFor();
+  const { run } = await opened.evaluate(() => JSON.parse(localStorage.getItem("run") ?? "null") as { run: string });
+  assert.equal((await engine.client().runs.wait(run)).status, "succeeded");
   await opened.close();
 });
 

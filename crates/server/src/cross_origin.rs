@@ -90,7 +90,8 @@ fn is_of_run(path: &str) -> bool {
         return false;
     };
     let (id, below) = rest.split_once('/').unwrap_or((rest, ""));
-    let is_below = matches!(below, "" | "events" | "artifacts" | "cancel") || below.starts_with("artifacts/");
+    let is_below = matches!(below, "" | "events" | "ui-messages" | "artifacts" | "cancel")
+        || below.starts_with("artifacts/");
     id.parse::<RunId>().is_ok() && is_below
 }
 
@@ -101,7 +102,14 @@ mod tests {
     #[test]
     fn a_run_token_opens_these_paths_of_a_run() {
         let run = "/v1/runs/run_01kafs6w1cefkstv6qr1ptb0mp";
-        for path in ["", "/events", "/cancel", "/artifacts", "/artifacts/a/b.txt"] {
+        for path in [
+            "",
+            "/events",
+            "/ui-messages",
+            "/cancel",
+            "/artifacts",
+            "/artifacts/a/b.txt",
+        ] {
             assert!(is_of_run(&format!("{run}{path}")), "{path}");
         }
         for path in [

@@ -108,7 +108,7 @@ fn every_operation_says_what_it_does_and_who_may_call_it() {
             "member"
         };
         let security = match id {
-            "get_run" | "follow_run" | "list_run_artifacts" | "get_run_artifact" => {
+            "get_run" | "follow_run" | "follow_ui_messages" | "list_run_artifacts" | "get_run_artifact" => {
                 json!([{"api_key": ["member"]}, {"run_token": ["read"]}])
             }
             "cancel_run" => json!([{"api_key": ["member"]}, {"run_token": ["cancel"]}]),

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
-use sortie_api::{ErrorCode, OrgId, Refusal, Run, RunId};
+use sortie_api::{ErrorCode, OrgId, Refusal, Run, RunId, event::kind};
 use sortie_store::{
     access::Caller,
     runs::{ContentHolder, EventSelection, LargeText, ListedEvent, ListedRun, RunFilter, StoredDefinition},
@@ -16,7 +16,7 @@ use sortie_store::{
 
 use crate::{
     Engine,
-    cluster::peers::{Hop, Peer},
+    cluster::peers::{Hop, Peer, PeerStream},
     runs::hub::{Batch, Deltas},
 };
 
@@ -79,15 +79,69 @@ impl Engine {
     ) -> Result<BoxStream<'static, Result<Arc<Batch>, Refusal>>, Refusal> {
         match self.0.work.hub.follow(caller.org, id, after, deltas).await {
             Err(error) if error.code == ErrorCode::Gone => {
-                let holder = self.events_holder(caller.org, id, hop).await?;
-                self.0
-                    .cluster
-                    .peers
-                    .follow(&holder, caller, id, (after, deltas))
-                    .await
+                let deltas = deltas == Deltas::Live;
+                let stream = PeerStream {
+                    target: format!("events?after={after}&deltas={deltas}"),
+                    last_line: b"event: done\n",
+                };
+                self.follow_elsewhere(caller, id, stream, hop).await
             }
             other => other,
         }
+    }
+
+    /// Streams as [`follow`](Self::follow) does, but begins with the last model call before the event `after`. If another node has
+    /// the content, that node is asked for its UI message stream after `position`, and the pieces of the answer are passed on.
+    pub async fn follow_ui_messages(
+        &self,
+        caller: &Caller,
+        id: RunId,
+        (after, position): (i64, &str),
+        deltas: Deltas,
+        hop: Hop,
+    ) -> Result<BoxStream<'static, Result<Arc<Batch>, Refusal>>, Refusal> {
+        match self.follow_from_model_call(caller.org, id, after, deltas).await {
+            Err(error) if error.code == ErrorCode::Gone => {
+                let deltas = deltas == Deltas::Live;
+                let stream = PeerStream {
+                    target: format!("ui-messages?lastEventId={position}&deltas={deltas}"),
+                    last_line: b"data: [DONE]\n",
+                };
+                self.follow_elsewhere(caller, id, stream, hop).await
+            }
+            other => other,
+        }
+    }
+
+    async fn follow_from_model_call(
+        &self,
+        org: OrgId,
+        id: RunId,
+        after: i64,
+        deltas: Deltas,
+    ) -> Result<BoxStream<'static, Result<Arc<Batch>, Refusal>>, Refusal> {
+        let model_calls = EventSelection {
+            before: after,
+            kinds: vec![kind::MODEL_CALL],
+            ..EventSelection::after(0)
+        };
+        // Without a model call before it, the stream begins with the first event.
+        let start = match after {
+            0 => 0,
+            _ => self.newest_events(org, id, &model_calls, 1).await?,
+        };
+        self.0.work.hub.follow(org, id, start, deltas).await
+    }
+
+    async fn follow_elsewhere(
+        &self,
+        caller: &Caller,
+        id: RunId,
+        stream: PeerStream,
+        hop: Hop,
+    ) -> Result<BoxStream<'static, Result<Arc<Batch>, Refusal>>, Refusal> {
+        let holder = self.events_holder(caller.org, id, hop).await?;
+        self.0.cluster.peers.follow(&holder, caller, id, stream).await
     }
 
     /// Streams each change of status and each settlement of the organization's runs that the filter admits, after a position. Begins

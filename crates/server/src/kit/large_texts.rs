@@ -186,6 +186,11 @@ impl OpenText {
         }
     }
 
+    /// Returns the whole text. Drop it before a piece waits for the client.
+    pub(crate) async fn read(&self) -> Result<Arc<String>, Refusal> {
+        self.texts.get(&self.key).await
+    }
+
     /// Writes the text. This answer does not keep it in memory while a piece waits for the client.
     pub(crate) async fn write(self, out: &mut PieceWriter) -> Result<(), Refusal> {
         let is_quoted = self.form == TextForm::Quoted;

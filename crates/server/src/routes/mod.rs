@@ -40,6 +40,7 @@ mod run_filter;
 mod run_tokens;
 mod runs;
 mod schedules;
+mod ui_messages;
 mod usage;
 pub(crate) mod workflows;
 
@@ -66,6 +67,7 @@ operations! {
     RunCanceller runs::cancel_run;
     Member runs::cancel_runs;
     RunReader events::follow_run;
+    RunReader ui_messages::follow_ui_messages;
     Member run_tokens::create_run_token;
     Member runs::get_run_definition;
     Member workflows::list_workflows;

@@ -23,7 +23,7 @@ use self::{
 use crate::{prelude::*, rig::MASTER_KEY};
 
 /// Operations that another node calls, on behalf of a client that it has authenticated.
-const OF_NODES: [&str; 2] = ["get_run", "follow_run"];
+const OF_NODES: [&str; 3] = ["get_run", "follow_run", "follow_ui_messages"];
 
 /// Kinds of callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

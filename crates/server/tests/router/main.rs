@@ -25,5 +25,6 @@ mod run_filters;
 mod runs;
 mod stop;
 mod streams;
+mod ui_messages;
 mod unread;
 mod workflows;

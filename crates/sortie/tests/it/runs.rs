@@ -17,5 +17,6 @@ mod output_schema;
 mod rules;
 mod tags;
 mod thinking;
+pub(crate) mod ui_messages;
 mod wait;
 mod web;

@@ -29,7 +29,7 @@ pub use signature::{PEER_HEADER, Peer};
 use self::passing::Passing;
 use crate::{
     kit::traces::with_trace,
-    runs::hub::{Batch, Deltas, Message},
+    runs::hub::{Batch, Message},
 };
 use sortie_base::Clock;
 
@@ -55,6 +55,15 @@ const SILENCE: Duration = Duration::from_secs(45);
 const ANSWER: Duration = Duration::from_secs(10);
 
 const X_REQUEST_ID: &str = "x-request-id";
+
+/// Stream of a run that another node sends.
+#[derive(Clone, Debug)]
+pub(crate) struct PeerStream {
+    /// Path below the run, with the query.
+    pub(crate) target: String,
+    /// Line that only the last message of the stream has.
+    pub(crate) last_line: &'static [u8],
+}
 
 /// Client for other nodes, and verifier of their requests.
 #[derive(Clone)]
@@ -82,7 +91,7 @@ impl Peers {
     }
 
     /// Returns the client for which another node has signed a request. Returns `None` for a request without a valid signature,
-    /// and for every request that nodes do not send: a signature gives read access to two routes.
+    /// and for every request that nodes do not send: a signature gives read access to three routes.
     pub(crate) fn verify(&self, method: &str, target: &str, header: &str) -> Option<Peer> {
         let signer = self
             .0
@@ -135,23 +144,22 @@ impl Peers {
         .boxed())
     }
 
-    /// Follows the event stream of a run on the node that has its content.
+    /// Follows a stream of a run on the node that has its content.
     pub(crate) async fn follow(
         &self,
         holder: &ContentHolder,
         caller: &Caller,
         id: RunId,
-        (after, deltas): (i64, Deltas),
+        PeerStream { target, last_line }: PeerStream,
     ) -> Result<BoxStream<'static, Result<Arc<Batch>, Refusal>>, Refusal> {
-        let deltas = deltas == Deltas::Live;
-        let target = format!("/v1/runs/{id}/events?after={after}&deltas={deltas}");
+        let target = format!("/v1/runs/{id}/{target}");
         let request = self
             .request(holder, caller, &target)?
             .header(header::ACCEPT, "text/event-stream");
         let response = answer(request).await?;
         let reading = Reading {
             pieces: Pieces::of(response),
-            passing: Passing::default(),
+            passing: Passing::until(last_line),
         };
         Ok(stream::try_unfold(reading, async |mut reading| {
             let batch = reading.next().await?;
@@ -200,7 +208,10 @@ impl Peers {
 fn is_asked_by_nodes(method: &str, target: &str) -> bool {
     let path = target.split_once('?').map_or(target, |(path, _)| path);
     let run = path.strip_prefix("/v1/runs/").unwrap_or_default();
-    let run = run.strip_suffix("/events").unwrap_or(run);
+    let run = ["/events", "/ui-messages"]
+        .iter()
+        .find_map(|stream| run.strip_suffix(stream))
+        .unwrap_or(run);
     method == "GET" && run.parse::<RunId>().is_ok()
 }
 
@@ -304,7 +315,7 @@ mod tests {
     use sortie_base::MasterKey;
 
     #[test]
-    fn a_signature_of_a_node_opens_the_two_routes_that_nodes_ask_and_no_other() {
+    fn a_signature_of_a_node_opens_the_routes_that_nodes_ask_and_no_other() {
         let at = Timestamp::from_micros(1_700_000_000_000_000);
         let signer = Signer::new(&[MasterKey::new([1; 32])]).unwrap();
         let peers = Peers::new(Some(signer.clone()), Clock::manual(at), &Outbound::default()).unwrap();
@@ -321,6 +332,7 @@ mod tests {
             format!("/v1/runs/{run}"),
             format!("/v1/runs/{run}?wait=20"),
             format!("/v1/runs/{run}/events?after=0&deltas=true"),
+            format!("/v1/runs/{run}/ui-messages?lastEventId=1.2&deltas=true"),
         ] {
             assert!(opens("GET", &target), "{target}");
             for method in ["POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "get"] {
@@ -331,6 +343,7 @@ mod tests {
             "/v1/runs".to_owned(), "/v1/runs/".to_owned(), "/v1/runs?limit=100".to_owned(), "/v1/runs/x".to_owned(),
             "/v1/runs//events".to_owned(), "/v1/runs/events".to_owned(), format!("/v1/runs/{run}/"),
             format!("/v1/runs/{run}/events/"), format!("/v1/runs/{run}/events/events"),
+            "/v1/runs/ui-messages".to_owned(), format!("/v1/runs/{run}/events/ui-messages"),
             format!("/v1/runs/{run}/definition"), format!("/v1/runs/{run}/artifacts"),
             format!("/v1/runs/{run}%2Fevents"), format!("//v1/runs/{run}"), format!("/v1/files?x=/v1/runs/{run}"),
             "/v1/connections".to_owned(), "/v1/me".to_owned(), "/v1/usage".to_owned(), "/v1/admin/nodes".to_owned(),

@@ -5,12 +5,11 @@ use bytes::Bytes;
 
 use crate::runs::hub::{Passed, PassedEnd};
 
-/// Line that marks the last message of a stream. No other line that matters needs more bytes to be recognized.
-const DONE: &[u8] = b"event: done\n";
-
 /// Filter of a stream. Drops the opening and the heartbeats, because the node that passes the stream on sends its own.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Passing {
+    /// Line that only the last message of the stream has. No other line that matters needs more bytes to be recognized.
+    last_line: &'static [u8],
     line: Line,
     end: PassedEnd,
     /// Whether the message that has begun is the last one.
@@ -35,9 +34,19 @@ impl Default for Line {
 }
 
 impl Passing {
+    /// Creates the filter of a stream that ends with the message that has the line `last_line`.
+    pub(super) fn until(last_line: &'static [u8]) -> Self {
+        Self {
+            last_line,
+            line: Line::default(),
+            end: PassedEnd::default(),
+            is_last: false,
+        }
+    }
+
     /// Takes the next bytes of the stream. Returns those of them that are passed on.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Passed {
-        let mut passed = Vec::with_capacity(bytes.len() + DONE.len());
+        let mut passed = Vec::with_capacity(bytes.len() + self.last_line.len());
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             if self.is_done() {
                 break;
@@ -67,7 +76,7 @@ impl Passing {
             Line::LeftOut => {}
             Line::Begun(begun) => {
                 begun.extend_from_slice(part);
-                if begun.len() < DONE.len() && !begun.ends_with(b"\n") {
+                if begun.len() < self.last_line.len() && !begun.ends_with(b"\n") {
                     return;
                 }
                 let begun = std::mem::take(begun);
@@ -86,7 +95,7 @@ impl Passing {
             return Line::LeftOut;
         }
         passed.extend_from_slice(begun);
-        self.is_last |= begun == DONE;
+        self.is_last |= begun == self.last_line;
         self.end = match (is_blank, self.is_last) {
             (false, _) => PassedEnd::Within,
             (true, false) => PassedEnd::Between,
@@ -102,9 +111,15 @@ mod tests {
 
     use super::*;
 
+    const DONE: &[u8] = b"event: done\n";
+
     /// Stream of another node, in chunks of this size, as it is passed on.
     fn passed(stream: &str, size: usize) -> (String, PassedEnd) {
-        let (mut passing, mut all, mut end) = (Passing::default(), Vec::new(), PassedEnd::Between);
+        passed_until(DONE, stream, size)
+    }
+
+    fn passed_until(last_line: &'static [u8], stream: &str, size: usize) -> (String, PassedEnd) {
+        let (mut passing, mut all, mut end) = (Passing::until(last_line), Vec::new(), PassedEnd::Between);
         for chunk in stream.as_bytes().chunks(size) {
             let passed = passing.take(chunk);
             all.extend_from_slice(&passed.bytes);
@@ -129,6 +144,19 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_ends_with_its_own_last_line() {
+        let (chunks, done) = ("id: 1.1\ndata: {\"a\":\"[DONE]\"}\n\n", "data: [DONE]\n\n");
+        let stream = format!(": connected\nretry: 2000\n{chunks}: heartbeat\n{done}id: 2.1\ndata: {{}}\n\n");
+        for size in [1, 2, 7, 12, 13, 14, 1_000] {
+            assert_eq!(
+                passed_until(b"data: [DONE]\n", &stream, size),
+                (format!("{chunks}{done}"), PassedEnd::Done),
+                "{size}"
+            );
+        }
+    }
+
+    #[test]
     fn the_rest_of_a_message_is_known_to_be_missing() {
         let end = |stream| passed(stream, 3).1;
         assert_eq!(end(": connected\n"), PassedEnd::Between);
@@ -143,7 +171,7 @@ mod tests {
             lines in prop::collection::vec("(:|retry: |event: |event: don|data: )[a-z]{0,40}|", 0..20), size in 1_usize..50,
         ) {
             let stream: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
-            let mut passing = Passing::default();
+            let mut passing = Passing::until(DONE);
             for chunk in stream.as_bytes().chunks(size) {
                 prop_assert!(passing.take(chunk).bytes.len() < chunk.len() + DONE.len());
                 if let Line::Begun(begun) = &passing.line {

@@ -96,7 +96,11 @@ async fn follow(address: SocketAddr) -> BoxStream<'static, Result<Arc<Batch>, Re
             ..Actor::default()
         },
     };
-    let stream = peers.follow(&holder, &caller, RUN.parse().unwrap(), (0, Deltas::Live));
+    let events = PeerStream {
+        target: "events?after=0&deltas=true".to_owned(),
+        last_line: b"event: done\n",
+    };
+    let stream = peers.follow(&holder, &caller, RUN.parse().unwrap(), events);
     stream.await.unwrap()
 }
 

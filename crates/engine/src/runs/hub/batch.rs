@@ -31,7 +31,7 @@ pub enum Message {
     Done(Arc<RawValue>),
     /// A message with a large text, which each follower reads separately. It is alone in its batch.
     Large(LargeMessage),
-    /// A piece of the stream of another node. It is alone in its batch.
+    /// A piece of a stream that is encoded already. It is alone in its batch.
     Passed(Passed),
     /// A message of a feed of the list of runs.
     Change(RunChange),
@@ -47,7 +47,7 @@ pub struct RunChange {
     pub run: Option<Arc<RawValue>>,
 }
 
-/// Piece of the event stream that another node sends, in the form in which a client gets it.
+/// Piece of a stream in the form in which a client gets it, such as that of another node.
 #[derive(Clone, Debug)]
 pub struct Passed {
     /// Text of the stream. A message may begin in one piece and end in a later one.
@@ -202,7 +202,7 @@ impl Batch {
         }
     }
 
-    /// Returns the piece of another node's stream that is alone in this batch, if there is one.
+    /// Returns the encoded piece that is alone in this batch, if there is one.
     pub fn passed(&self) -> Option<&Passed> {
         match self.messages.as_slice() {
             [Message::Passed(passed)] => Some(passed),

@@ -69,6 +69,7 @@ pub(super) const CALLS: &[Call] = calls! {
     get_run: GET "/v1/runs/{run}" NotFound;
     cancel_run: POST "/v1/runs/{run}/cancel" NotFound;
     follow_run: GET "/v1/runs/{run}/events" NotFound;
+    follow_ui_messages: GET "/v1/runs/{left}/ui-messages" NotFound;
     create_run_token: POST "/v1/runs/{run}/tokens" r#"{"ttl_seconds":60}"# NotFound;
     get_run_definition: GET "/v1/runs/{run}/definition" NotFound;
     list_workflows: GET "/v1/workflows";

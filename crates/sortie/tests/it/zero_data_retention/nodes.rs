@@ -4,7 +4,10 @@ use sortie_api::Run;
 use sortie_testkit::Signal;
 
 use super::{at_work, held, swept, unretained};
-use crate::prelude::*;
+use crate::{
+    prelude::*,
+    runs::ui_messages::{path, read},
+};
 
 /// Two nodes that share a database and a master key.
 pub(crate) async fn two() -> anyhow::Result<(Node, Node)> {
@@ -68,6 +71,33 @@ async fn another_node_shows_the_stream_and_hands_the_output_out_once() -> Checke
         .get(&format!("/v1/runs/{id}/events"))
         .refused("not_found")
         .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn another_node_passes_the_ui_messages_on_from_any_chunk() -> Checked {
+    let (first, second) = two().await?;
+    let (here, there) = (first.client()?, second.client()?);
+    let large = "x".repeat(100_000);
+    let prompt = format!("```sh\necho deep\n```\n```answer\n{large}\n```\n");
+    let id = here.create_id(&unretained(&prompt)).await?;
+    let (_, done) = here.finished(&id).await?;
+    assert_eq!(done.status, RunStatus::Succeeded);
+    let whole = read(&here, &id, None).await?;
+    ensure!(whole.iter().any(|message| message.data.contains(&large)));
+    assert_eq!(whole.last().map(|last| last.data.as_str()), Some("[DONE]"));
+    assert_eq!(read(&there, &id, None).await?, whole);
+    for cut in [2, whole.len() / 2, whole.len() - 2] {
+        let after = whole[cut].id.as_deref();
+        ensure!(after.is_some());
+        assert_eq!(
+            read(&there, &id, after).await?,
+            whole[cut + 1..],
+            "after {after:?}"
+        );
+    }
+    let foreign = second.foreign_client(7).await?;
+    foreign.get(&path(&id)).refused("not_found").await?;
     Ok(())
 }
 
