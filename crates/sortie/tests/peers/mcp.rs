@@ -10,10 +10,11 @@ use sortie_testkit::{
     Balancer,
     peers::{Peer, installed},
     prelude::*,
+    s3::S3,
 };
 use tempfile::TempDir;
 
-use crate::{peer, succeeds};
+use crate::{peer, storage, succeeds};
 
 fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -95,7 +96,9 @@ async fn the_sdk_for_typescript_calls_workflows_and_hears_of_changes() -> Result
 /// Each request of the client goes to another node.
 #[tokio::test(flavor = "multi_thread")]
 async fn any_of_three_nodes_answers_any_request() -> Result<()> {
-    let first = Node::start(env!("CARGO_BIN_EXE_sortie"), Database::Postgres).await?;
+    let store = S3::start().await?;
+    let options = storage::options(&store);
+    let first = Node::start_with(env!("CARGO_BIN_EXE_sortie"), Database::Postgres, options).await?;
     let nodes = [first.beside().await?, first.beside().await?];
     with_workflows(&first.client()?).await?;
     let addresses = [first.address()?, nodes[0].address()?, nodes[1].address()?];
