@@ -56,6 +56,14 @@ pub enum What {
         /// Possible effect of the call.
         effect: Effect,
     },
+    /// The server of a tool call works on it as a task. Durable before the agent waits for the task, so that the next worker reads
+    /// the task instead of repeating the call.
+    CallTask {
+        /// The call's id.
+        id: String,
+        /// The task's id at the server.
+        task: String,
+    },
     /// Result of a tool call.
     Result(ToolResult),
     /// Message of the engine that corrects the model's answer.
@@ -186,6 +194,7 @@ impl Journal {
                 What::Correction { .. } => complete = *step,
                 What::Began { .. }
                 | What::Intent { .. }
+                | What::CallTask { .. }
                 | What::Compacted { .. }
                 | What::Trimmed { .. }
                 | What::Note { .. }
@@ -203,38 +212,50 @@ impl Journal {
             .map_or(Micros::ZERO, |entry| entry.spent_micros)
     }
 
-    /// A call under way with an unknown effect: the run must not continue.
+    /// A call under way with an unknown effect, and without a task: the run must not continue.
     pub fn uncertain_call(&self) -> Option<OpenCall> {
-        self.open()
-            .find(|(.., effect)| effect.is_outside())
-            .map(|(step, id, tool, _)| OpenCall {
-                step,
-                id: id.to_owned(),
-                tool: tool.to_owned(),
-            })
+        self.open_call(false)
     }
 
-    /// Calls that were begun and have no result.
-    fn open(&self) -> impl Iterator<Item = (u32, &str, &str, Effect)> {
-        let results = self.entries.iter().filter_map(|entry| match &entry.what {
-            What::Result(result) => Some((entry.step, result.id.as_str())),
-            What::Reply { .. }
-            | What::Began { .. }
-            | What::Intent { .. }
-            | What::Correction { .. }
-            | What::Compacted { .. }
-            | What::Trimmed { .. }
-            | What::Note { .. }
-            | What::ThinkingDropped
-            | What::FellBack => None,
-        });
-        let ended: HashSet<(u32, &str)> = results.collect();
-        self.entries.iter().filter_map(move |entry| {
-            let What::Intent { id, tool, effect } = &entry.what else {
+    /// A call under way with an unknown effect, and with a task: the run may continue only with the result of the task.
+    pub fn call_with_task(&self) -> Option<OpenCall> {
+        self.open_call(true)
+    }
+
+    /// The first call that was begun, may have an effect outside of the run, and has no result.
+    fn open_call(&self, has_task: bool) -> Option<OpenCall> {
+        let (mut ended, mut with_task) = (HashSet::new(), HashSet::new());
+        for Entry { step, what, .. } in &self.entries {
+            match what {
+                What::Result(result) => {
+                    ended.insert((*step, result.id.as_str()));
+                }
+                What::CallTask { id, .. } => {
+                    with_task.insert((*step, id.as_str()));
+                }
+                What::Reply { .. }
+                | What::Began { .. }
+                | What::Intent { .. }
+                | What::Correction { .. }
+                | What::Compacted { .. }
+                | What::Trimmed { .. }
+                | What::Note { .. }
+                | What::ThinkingDropped
+                | What::FellBack => {}
+            }
+        }
+        self.entries.iter().find_map(|Entry { step, what, .. }| {
+            let What::Intent { id, tool, effect } = what else {
                 return None;
             };
-            let open = !ended.contains(&(entry.step, id.as_str()));
-            open.then_some((entry.step, id.as_str(), tool.as_str(), *effect))
+            let key = (*step, id.as_str());
+            let is_open =
+                effect.is_outside() && !ended.contains(&key) && with_task.contains(&key) == has_task;
+            is_open.then(|| OpenCall {
+                step: *step,
+                id: id.clone(),
+                tool: tool.clone(),
+            })
         })
     }
 }
@@ -283,6 +304,11 @@ mod tests {
     fn intent(step: u32, id: &str, effect: Effect) -> Entry {
         let (id, tool) = (id.to_owned(), "post".to_owned());
         entry(step, What::Intent { id, tool, effect })
+    }
+
+    fn task(step: u32, id: &str) -> Entry {
+        let (id, task) = (id.to_owned(), "task-1".to_owned());
+        entry(step, What::CallTask { id, task })
     }
 
     fn result(step: u32, id: &str) -> Entry {
@@ -335,9 +361,34 @@ mod tests {
     }
 
     #[test]
+    fn a_call_with_a_task_is_not_uncertain_and_is_known_until_it_has_its_result() {
+        let of = |entries: Vec<Entry>| {
+            let journal = Journal::new(entries);
+            let id = |call: Option<OpenCall>| call.map(|call| call.id);
+            (id(journal.uncertain_call()), id(journal.call_with_task()))
+        };
+        let (a, b) = (Some("a".to_owned()), Some("b".to_owned()));
+        let mut entries = vec![
+            reply(4, &["a", "b"]),
+            intent(4, "a", Effect::Outside),
+            task(4, "a"),
+        ];
+        assert_eq!(of(entries.clone()), (None, a.clone()));
+        entries.push(intent(4, "b", Effect::Outside));
+        assert_eq!(of(entries.clone()), (b, a));
+        entries.extend([result(4, "a"), result(4, "b")]);
+        assert_eq!(of(entries), (None, None));
+        // A task of another turn belongs to another call.
+        let entries = vec![task(3, "a"), reply(4, &["a"]), intent(4, "a", Effect::Outside)];
+        assert_eq!(of(entries), (Some("a".to_owned()), None));
+        let entries = vec![reply(4, &["a"]), intent(4, "a", Effect::Nothing), task(4, "a")];
+        assert_eq!(of(entries), (None, None), "a call that may be repeated");
+    }
+
+    #[test]
     fn an_entry_is_a_json_object_that_comes_back_the_same() {
         for entry in list! {
-            reply(1, &["a"]), intent(1, "a", Effect::Outside), result(1, "a"),
+            reply(1, &["a"]), intent(1, "a", Effect::Outside), task(1, "a"), result(1, "a"),
             entry(2, What::Correction { text: "again".to_owned() }),
             entry(2, What::Compacted { summary: "so".to_owned(), turns: 3 }), entry(2, What::Trimmed { turns: 3 }),
             entry(2, What::ThinkingDropped), entry(2, What::FellBack),

@@ -159,6 +159,8 @@ pub enum Outcome {
     Succeeded(String),
     /// Reason of the failure, for people.
     Failed(String),
+    /// An earlier attempt was lost during this call, which may have had its effect outside of the run.
+    Uncertain(journal::OpenCall),
 }
 
 /// The recorder accepts no events, because this worker has lost the run.

@@ -15,7 +15,7 @@ use sortie_api::{
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
-    BudgetSpec, Sink,
+    BudgetSpec, Sink, Stopped,
     budget::{self, Ask, Budget, Cut, Exhausted, Hold, LastCall, PriceHold},
     model::{Deltas, ToolCall, Usage},
     stop::{Stop, millis},
@@ -142,7 +142,7 @@ impl<'a> Meter<'a> {
     }
 
     /// Records that the budget is exhausted and returns the run's error.
-    pub(crate) async fn reached(&self, why: &str) -> Result<String, Stop> {
+    pub(crate) async fn reached(&self, why: &str) -> Result<String, Stopped> {
         let spent = self.so_far();
         self.sink.record(EventType::BudgetReached(spent)).await?;
         let (so_far, limit) = (spent.spent_micros, spent.limit_micros);

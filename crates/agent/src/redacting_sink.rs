@@ -194,6 +194,10 @@ impl<'a> RedactingSink<'a> {
                 tool: text(tool),
                 effect,
             },
+            What::CallTask { id, task } => What::CallTask {
+                id: text(id),
+                task: text(task),
+            },
             What::Result(result) => What::Result(ToolResult {
                 id: text(result.id),
                 name: text(result.name),
@@ -427,6 +431,7 @@ mod tests {
                 tool: s(),
                 effect: Effect::Outside,
             },
+            What::CallTask { id: s(), task: s() },
             result(ToolContent::Text(s())),
             result(ToolContent::Command(CommandOutput {
                 exit: ExitKind::Code(0),

@@ -7,6 +7,7 @@ use crate::{
     model::{Content, ToolCall, ToolResult},
     reply,
     stop::{ANSWER_NOW, NO_CALL, NO_ROOM_LEFT, NOTHING_SAID},
+    tool::Effect,
 };
 
 /// Point at which a run resumes.
@@ -44,18 +45,45 @@ pub(crate) enum Open {
     Cut,
 }
 
-/// The calls of a turn, and the existing results, each at its call's index.
+/// The calls of a turn, and their states, each at its call's index.
 #[derive(Debug)]
 pub(crate) struct OpenCalls {
     pub(crate) calls: Vec<ToolCall>,
-    pub(crate) results: Vec<Option<ToolResult>>,
+    pub(crate) states: Vec<CallState>,
+}
+
+/// State of a call of an open turn.
+#[derive(Debug)]
+pub(crate) enum CallState {
+    /// The call was not begun.
+    Planned,
+    /// The call was begun, with this possible effect.
+    Begun(Effect),
+    /// The server works on the call as a task.
+    Task(KeptTask),
+    /// The call has ended with this result.
+    Ended(ToolResult),
+}
+
+/// Task of a call that an earlier attempt has begun.
+#[derive(Debug)]
+pub(crate) struct KeptTask {
+    /// Id of the task at the server.
+    pub(crate) id: String,
+    /// Possible effect of the call.
+    pub(crate) effect: Effect,
 }
 
 impl OpenCalls {
     /// Creates the state in which no call was made.
     pub(crate) fn new(calls: Vec<ToolCall>) -> Self {
-        let results = calls.iter().map(|_| None).collect();
-        Self { calls, results }
+        let states = calls.iter().map(|_| CallState::Planned).collect();
+        Self { calls, states }
+    }
+
+    fn state(&mut self, call: &str) -> Option<&mut CallState> {
+        let index = self.calls.iter().position(|planned| planned.id == call)?;
+        self.states.get_mut(index)
     }
 }
 
@@ -77,7 +105,8 @@ impl Point {
                     }
                     point.replied(content, is_cut, &is_broken);
                 }
-                What::Intent { .. } => {}
+                What::Intent { id, effect, .. } => point.begun(&id, effect),
+                What::CallTask { id, task } => point.task(&id, task)?,
                 What::Result(result) => point.result(result)?,
                 What::Correction { text } => point.corrected(text),
                 What::Compacted { summary, turns } => {
@@ -131,22 +160,59 @@ impl Point {
         self.conversation.push_reply(content);
     }
 
-    fn result(&mut self, result: ToolResult) -> Result<(), String> {
-        let stray = || format!("the journal has a result of {:?} and no such call", result.id);
-        let Some(Open::Calls(OpenCalls { calls, results })) = &mut self.open else {
-            return Err(stray());
-        };
-        let call = calls.iter().position(|call| call.id == result.id);
-        let slot = call.and_then(|index| results.get_mut(index)).ok_or_else(stray)?;
-        *slot = Some(result);
-        if results.iter().all(Option::is_some) {
-            let results = std::mem::take(results).into_iter().flatten().collect();
-            self.open = None;
-            if self.conversation.did(results) {
-                self.counts.outputs_dropped(self.conversation.outputs());
-            }
+    /// The state of a call in the open turn.
+    fn call_state(&mut self, call: &str) -> Option<&mut CallState> {
+        match &mut self.open {
+            Some(Open::Calls(open)) => open.state(call),
+            Some(Open::Answer(_) | Open::Cut) | None => None,
         }
+    }
+
+    fn begun(&mut self, call: &str, effect: Effect) {
+        if let Some(state) = self.call_state(call) {
+            *state = CallState::Begun(effect);
+        }
+    }
+
+    fn task(&mut self, call: &str, id: String) -> Result<(), String> {
+        if let Some(state) = self.call_state(call)
+            && let CallState::Begun(effect) = *state
+        {
+            *state = CallState::Task(KeptTask { id, effect });
+            return Ok(());
+        }
+        Err(format!(
+            "the journal has a task of {call:?} and no such call that was begun"
+        ))
+    }
+
+    fn result(&mut self, result: ToolResult) -> Result<(), String> {
+        let Some(state) = self.call_state(&result.id) else {
+            return Err(format!(
+                "the journal has a result of {:?} and no such call",
+                result.id
+            ));
+        };
+        *state = CallState::Ended(result);
+        self.complete_turn();
         Ok(())
+    }
+
+    /// Adds the results of the open turn to the conversation, if every call has one.
+    fn complete_turn(&mut self) {
+        let is_ended = |state: &CallState| matches!(state, CallState::Ended(_));
+        let Some(Open::Calls(open)) = self.open.take_if(
+            |open| matches!(open, Open::Calls(OpenCalls { states, .. }) if states.iter().all(is_ended)),
+        ) else {
+            return;
+        };
+        let results = open.states.into_iter().filter_map(|state| match state {
+            CallState::Ended(result) => Some(result),
+            CallState::Planned | CallState::Begun(_) | CallState::Task(_) => None,
+        });
+        if self.conversation.did(results.collect()) {
+            self.counts.outputs_dropped(self.conversation.outputs());
+        }
     }
 
     fn corrected(&mut self, text: String) {
@@ -168,6 +234,23 @@ mod tests {
 
     use super::*;
     use crate::content::ToolContent;
+
+    #[test]
+    fn a_task_without_a_begun_call_is_refused() {
+        let entry = Entry {
+            step: 1,
+            spent_micros: Micros::ZERO,
+            what: What::CallTask {
+                id: "a".to_owned(),
+                task: "task-1".to_owned(),
+            },
+        };
+        let refused = Point::after(vec![entry], |_| false).unwrap_err();
+        assert_eq!(
+            refused,
+            "the journal has a task of \"a\" and no such call that was begun"
+        );
+    }
 
     #[test]
     fn a_result_without_its_call_is_refused() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Stopped;
+use crate::{Stopped, journal::OpenCall};
 
 /// Message to a model that returned neither text nor a call.
 pub(crate) const NOTHING_SAID: &str =
@@ -34,6 +34,8 @@ pub(crate) enum Stop {
     Stopped,
     /// The run cannot continue.
     Failed(String),
+    /// The earlier attempt was lost during this call, and it is unknown whether the call took place.
+    Uncertain(OpenCall),
 }
 
 impl From<Stopped> for Stop {

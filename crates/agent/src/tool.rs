@@ -49,6 +49,36 @@ pub trait Tool: Send + Sync {
         arguments: Box<RawValue>,
         context: Context<'a>,
     ) -> BoxFuture<'a, Result<ToolContent, ToolError>>;
+
+    /// Runs one call like [`call`](Self::call), but does not wait if a server works on it as a task. The caller journals the task
+    /// and then calls [`wait`](Self::wait), in this attempt at the run or in the next one. A tool with a price has no tasks,
+    /// because the next attempt does not charge it.
+    fn begin<'a>(
+        &'a self,
+        arguments: Box<RawValue>,
+        context: Context<'a>,
+    ) -> BoxFuture<'a, Result<Begun, ToolError>> {
+        Box::pin(async move { self.call(arguments, context).await.map(Begun::Ended) })
+    }
+
+    /// Waits for the result of a call with this task. A later attempt at the run calls this with a new tool of the same name, so
+    /// the tool may not know the task.
+    fn wait<'a>(
+        &'a self,
+        _task: String,
+        _context: Context<'a>,
+    ) -> BoxFuture<'a, Result<ToolContent, TaskError>> {
+        Box::pin(async { Err(TaskError::Unknown("the tool has no tasks".to_owned())) })
+    }
+}
+
+/// Progress of a call that was begun.
+#[derive(Debug)]
+pub enum Begun {
+    /// The call has ended with this content.
+    Ended(ToolContent),
+    /// A server works on the call as the task with this id.
+    Task(String),
 }
 
 /// Order of the calls of a turn.
@@ -177,4 +207,30 @@ pub enum ToolError {
     NotSent(String),
     /// The run ends with this.
     Fatal(String),
+}
+
+/// Reason why a task has no content.
+#[derive(Debug)]
+pub enum TaskError {
+    /// The call has ended with this error.
+    Ended(ToolError),
+    /// The task does not tell whether the call took place, for example because the server does not know the task. The text is
+    /// for the model.
+    Unknown(String),
+}
+
+impl From<ToolError> for TaskError {
+    fn from(error: ToolError) -> Self {
+        Self::Ended(error)
+    }
+}
+
+impl From<TaskError> for ToolError {
+    /// Returns the error of a call that this attempt at the run has begun: the model reads that the result is unknown.
+    fn from(error: TaskError) -> Self {
+        match error {
+            TaskError::Ended(error) => error,
+            TaskError::Unknown(told) => Self::ToModel(told),
+        }
+    }
 }

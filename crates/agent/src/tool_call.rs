@@ -17,16 +17,16 @@ use crate::{
     Owner, Redactor, Sink,
     compact::{BadObject, compact_object},
     content::{Extent, Kept, ToolContent, View},
-    journal::What,
+    journal::{OpenCall, What},
     journal_writer::JournalWriter,
     meter::{HeldPrice, Meter},
     model::{Kind, ToolCall, ToolResult},
-    resume::OpenCalls,
+    resume::{CallState, KeptTask, OpenCalls},
     spans,
     stop::{Stop, millis},
     text,
     tool::{
-        Context, Order, Tool, ToolError,
+        Begun, Context, Effect, Order, TaskError, Tool, ToolError,
         names::{plain, readings, tool_named},
     },
     workspace::Source,
@@ -85,7 +85,7 @@ impl<'a> ToolRunner<'a> {
         open: OpenCalls,
         share: Share,
     ) -> Result<Vec<ToolResult>, Stop> {
-        let OpenCalls { calls, results: done } = open;
+        let OpenCalls { calls, states } = open;
         let output_bytes = share.bytes.min(self.context.output_bytes);
         let turn_calls: Vec<TurnCall<'_>> = calls
             .iter()
@@ -98,15 +98,18 @@ impl<'a> ToolRunner<'a> {
                 media_tokens: share.media_tokens,
             })
             .collect();
-        let mut done = done.into_iter();
+        let mut states = states.into_iter();
         let mut results = Vec::with_capacity(calls.len());
         for group in turn_calls.chunk_by(|a, b| self.is_free(a.call) && self.is_free(b.call)) {
             // Boxed with a named type: the compiler does not infer `Send` through a stream of borrowing closures.
             let group: Vec<BoxFuture<'_, _>> = group
                 .iter()
-                .map(|turn_call| match done.next().flatten() {
-                    Some(result) => async { Ok(result) }.boxed(),
-                    None => self.call(*turn_call).boxed(),
+                .map(|turn_call| match states.next() {
+                    Some(CallState::Ended(result)) => async { Ok(result) }.boxed(),
+                    Some(CallState::Task(task)) => self.call(*turn_call, Some(task)).boxed(),
+                    Some(CallState::Planned | CallState::Begun(_)) | None => {
+                        self.call(*turn_call, None).boxed()
+                    }
                 })
                 .collect();
             let ended = stream::iter(group).buffered(SIDE_BY_SIDE).try_collect::<Vec<_>>();
@@ -144,27 +147,23 @@ impl<'a> ToolRunner<'a> {
         tool.map_or_else(|| plain(name), |tool| tool.definition().name.to_owned())
     }
 
-    async fn call(&self, turn_call: TurnCall<'_>) -> Result<ToolResult, Stop> {
+    /// Makes a call, or waits for the `task` of a call that an earlier attempt has made.
+    async fn call(&self, turn_call: TurnCall<'_>, task: Option<KeptTask>) -> Result<ToolResult, Stop> {
         let TurnCall { call, step, .. } = turn_call;
-        let arguments = compact_object(&call.arguments);
         let began = Instant::now();
-        let shown = match &arguments {
-            Ok(arguments) => arguments.clone(),
-            Err(_) => malformed(&call.arguments)?,
-        };
-        let start = EventType::ToolStart {
-            tool: call.name.clone(),
-            id: call.id.clone(),
-            arguments: shown,
-        };
-        self.sink.record(start).await?;
         let tool = self.find(&call.name);
         let known = tool.map(|tool| tool.definition().name);
         let span = spans::tool_call(self.owner, known, &call.id, step);
-        let (attempt, held) = self
-            .attempt(turn_call, arguments)
-            .instrument(span.clone())
-            .await?;
+        let (attempt, held) = async {
+            if let Some(task) = task
+                && let Some(ended) = self.wait_again(turn_call, task).await?
+            {
+                return Ok((ended, None));
+            }
+            self.attempt(turn_call).await
+        }
+        .instrument(span.clone())
+        .await?;
         let error = attempt.as_ref().err();
         let failed = matches!(&attempt, Ok(ToolContent::Command(command)) if !command.succeeded());
         spans::tool_called(&span, error, failed);
@@ -218,14 +217,54 @@ impl<'a> ToolRunner<'a> {
         Ok(())
     }
 
+    /// Records the start of a call. Returns its arguments.
+    async fn started(&self, call: &ToolCall) -> Result<Result<Box<RawValue>, BadObject>, Stop> {
+        let arguments = compact_object(&call.arguments);
+        let shown = match &arguments {
+            Ok(arguments) => arguments.clone(),
+            Err(_) => malformed(&call.arguments)?,
+        };
+        let start = EventType::ToolStart {
+            tool: call.name.clone(),
+            id: call.id.clone(),
+            arguments: shown,
+        };
+        self.sink.record(start).await?;
+        Ok(arguments)
+    }
+
+    /// Waits for the task of a call that an earlier attempt has made: that one has recorded the start of the call. `None` if the
+    /// task does not tell what became of the call, and the call may be repeated.
+    async fn wait_again(
+        &self,
+        turn_call: TurnCall<'_>,
+        KeptTask { id, effect }: KeptTask,
+    ) -> Result<Option<Result<ToolContent, ToolError>>, Stop> {
+        let TurnCall { call, step, .. } = turn_call;
+        let waited = match self.find(&call.name) {
+            Some(tool) => tool.wait(id, self.context_of(turn_call, effect)).await,
+            None => Err(TaskError::Unknown(self.unknown(&call.name))),
+        };
+        match waited {
+            Ok(content) => Ok(Some(Ok(content))),
+            Err(TaskError::Ended(error)) => Ok(Some(Err(error))),
+            Err(TaskError::Unknown(_)) if effect.is_outside() => Err(Stop::Uncertain(OpenCall {
+                step,
+                id: call.id.clone(),
+                tool: call.name.clone(),
+            })),
+            Err(TaskError::Unknown(_)) => Ok(None),
+        }
+    }
+
     /// Makes the call, if it is possible and the budget allows it: the intent is written before, and the price is held while it
     /// is under way. Returns the price if it is due.
     async fn attempt<'c>(
         &'c self,
         turn_call: TurnCall<'c>,
-        arguments: Result<Box<RawValue>, BadObject>,
     ) -> Result<(Result<ToolContent, ToolError>, Option<HeldPrice<'a, 'c>>), Stop> {
         let TurnCall { call, step, .. } = turn_call;
+        let arguments = self.started(call).await?;
         let refused = |why: String| Ok((Err(ToolError::ToModel(why)), None));
         if turn_call.index >= CALLS {
             return refused(format!("not made: at most {CALLS} calls of one message are"));
@@ -256,24 +295,13 @@ impl<'a> ToolRunner<'a> {
         } else if changes {
             self.journal_writer.changes().await?;
         }
-        // Output from outside is kept in full in a file if it does not fit into the result.
-        let is_kept = !effect.touches_directory() && self.keeps_outputs();
-        let context = Context {
-            output_bytes: if is_kept {
-                turn_call.output_bytes.max(WHOLE_BYTES)
-            } else {
-                turn_call.output_bytes
-            },
-            media_tokens: turn_call.media_tokens,
-            ..self.context
-        };
         held.begin();
-        let called = tool.call(arguments, context);
+        let called = self.run_call(turn_call, (tool, effect), arguments);
         let ran = if price.is_zero() {
-            called.await
+            called.await?
         } else {
             // With its price reserved, the budget lasts less long.
-            self.meter.while_funded(called).await?
+            self.meter.while_funded(called).await??
         };
         let due = if matches!(ran, Err(ToolError::NotSent(_))) {
             held.release();
@@ -285,6 +313,43 @@ impl<'a> ToolRunner<'a> {
             self.journal_writer.changed();
         }
         Ok((ran, due))
+    }
+
+    /// Runs a call to its end. If a server works on it as a task, the task is durable before the agent waits for it.
+    async fn run_call(
+        &self,
+        turn_call: TurnCall<'_>,
+        (tool, effect): (&'a dyn Tool, Effect),
+        arguments: Box<RawValue>,
+    ) -> Result<Result<ToolContent, ToolError>, Stop> {
+        let context = self.context_of(turn_call, effect);
+        let task = match tool.begin(arguments, context).await {
+            Ok(Begun::Ended(output)) => return Ok(Ok(output)),
+            Ok(Begun::Task(task)) => task,
+            Err(error) => return Ok(Err(error)),
+        };
+        let entry = What::CallTask {
+            id: turn_call.call.id.clone(),
+            task: task.clone(),
+        };
+        self.journal_writer.write(turn_call.step, entry).await?;
+        self.journal_writer.durable().await?;
+        Ok(tool.wait(task, context).await.map_err(ToolError::from))
+    }
+
+    /// The context of a call with this effect.
+    fn context_of(&self, turn_call: TurnCall<'_>, effect: Effect) -> Context<'a> {
+        // Output from outside is kept in full in a file if it does not fit into the result.
+        let is_kept = !effect.touches_directory() && self.keeps_outputs();
+        Context {
+            output_bytes: if is_kept {
+                turn_call.output_bytes.max(WHOLE_BYTES)
+            } else {
+                turn_call.output_bytes
+            },
+            media_tokens: turn_call.media_tokens,
+            ..self.context
+        }
     }
 
     /// Whether outputs that do not fit into a result are kept in files: a program cannot use them.
@@ -366,195 +431,4 @@ fn tool_end(call: &ToolCall, content: &ToolContent, is_error: bool, began: Insta
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{
-        sync::{Arc, LazyLock, atomic::AtomicUsize, atomic::Ordering},
-        time::Duration,
-    };
-
-    use futures_util::future::BoxFuture;
-    use sortie_api::{OrgId, RunId, Timestamp};
-    use sortie_sandbox::{Backend, Capabilities, Error, Limits, Sandbox, Spec, Workdir};
-    use tokio::sync::{Barrier, Mutex};
-
-    use super::*;
-    use crate::{BudgetSpec, Stopped, Workspace, journal::Entry, model::ToolDefinition, tool::Effect};
-
-    struct Nothing;
-
-    impl Sink for Nothing {
-        fn record(&self, _event: EventType) -> BoxFuture<'_, Result<(), Stopped>> {
-            Box::pin(async { Ok(()) })
-        }
-
-        fn journal(&self, _entry: Entry) -> BoxFuture<'_, Result<(), Stopped>> {
-            Box::pin(async { Ok(()) })
-        }
-
-        fn durable(&self) -> BoxFuture<'_, Result<(), Stopped>> {
-            Box::pin(async { Ok(()) })
-        }
-
-        fn spent(&self, _cost: Micros, _at: tokio::time::Instant) {}
-    }
-
-    impl Backend for Nothing {
-        fn capabilities(&self) -> &Capabilities {
-            unreachable!()
-        }
-
-        fn open<'a>(
-            &'a self,
-            _workdir: &'a Workdir,
-            _spec: Spec,
-        ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
-            unreachable!()
-        }
-    }
-
-    /// Ends only when three of them run at once.
-    struct Together(LazyLock<Barrier>);
-
-    /// Fails if another call runs concurrently.
-    struct Alone(AtomicUsize);
-
-    fn definition(name: &'static str) -> ToolDefinition<'static> {
-        ToolDefinition {
-            name,
-            description: "",
-            parameters: "{}",
-        }
-    }
-
-    impl Tool for Together {
-        fn definition(&self) -> ToolDefinition<'_> {
-            definition("together")
-        }
-
-        fn order(&self) -> Order {
-            Order::SideBySide
-        }
-
-        fn effect(&self, _arguments: &RawValue) -> Effect {
-            Effect::Nothing
-        }
-
-        fn call<'a>(
-            &'a self,
-            arguments: Box<RawValue>,
-            _context: Context<'a>,
-        ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
-            Box::pin(async move {
-                self.0.wait().await;
-                Ok(ToolContent::Text(arguments.get().to_owned()))
-            })
-        }
-    }
-
-    impl Tool for Alone {
-        fn definition(&self) -> ToolDefinition<'_> {
-            definition("alone")
-        }
-
-        fn order(&self) -> Order {
-            Order::OneByOne
-        }
-
-        fn effect(&self, _arguments: &RawValue) -> Effect {
-            Effect::Outside
-        }
-
-        fn call<'a>(
-            &'a self,
-            _arguments: Box<RawValue>,
-            _context: Context<'a>,
-        ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
-            Box::pin(async {
-                let beside = self.0.fetch_add(1, Ordering::SeqCst);
-                tokio::task::yield_now().await;
-                self.0.fetch_sub(1, Ordering::SeqCst);
-                if beside == 0 {
-                    Ok(ToolContent::Text("alone".to_owned()))
-                } else {
-                    Err(ToolError::Fatal("not".to_owned()))
-                }
-            })
-        }
-    }
-
-    static TOGETHER: Together = Together(LazyLock::new(|| Barrier::new(3)));
-    static ALONE: Alone = Alone(AtomicUsize::new(0));
-
-    #[tokio::test]
-    async fn calls_that_change_nothing_run_side_by_side_and_others_one_by_one() {
-        let mut workspace = Workspace::new(
-            "/none".into(),
-            "run".to_owned(),
-            Arc::new(Nothing),
-            Limits::default(),
-        );
-        let workspace = Mutex::new(&mut workspace);
-        let budget = BudgetSpec {
-            max_cost: Micros::new(1).unwrap(),
-            compute_micros_per_second: Micros::ZERO,
-            spent: Micros::ZERO,
-            started: Instant::now(),
-        };
-        let (meter, redactor) = (Meter::new(&budget, &Nothing), Redactor::default());
-        let journal_writer = JournalWriter::new(&Nothing, &meter);
-        let runner = ToolRunner {
-            owner: Owner {
-                run: RunId::new(Timestamp::from_micros(0), [1; 10]),
-                org: OrgId::new(Timestamp::from_micros(0), [1; 10]),
-            },
-            toolbox: &[&TOGETHER, &ALONE],
-            context: Context {
-                sink: &Nothing,
-                output_bytes: 100,
-                media_tokens: u64::MAX,
-                model: None,
-                redactor: None,
-                files: Some(crate::tool::Files {
-                    workspace: &workspace,
-                    input_file: None,
-                    command_time: crate::tools::CommandTime {
-                        kind: crate::model::Kind::Language,
-                        longest: Duration::from_secs(1),
-                        deadline: None,
-                    },
-                }),
-            },
-            sink: &Nothing,
-            meter: &meter,
-            journal_writer: &journal_writer,
-            redactor: &redactor,
-        };
-        let call = |(index, name): (usize, &&str)| ToolCall {
-            id: index.to_string(),
-            name: (*name).to_owned(),
-            arguments: format!("{{\"n\": {index}}}"),
-        };
-        let names = ["together", "together", "together", "alone", "alone", "none"];
-        let calls: Vec<ToolCall> = names.iter().enumerate().map(call).collect();
-        let share = Share {
-            bytes: 100,
-            media_tokens: 0,
-        };
-        let results = runner.run(1, OpenCalls::new(calls), share).await.unwrap();
-        let told: Vec<_> = results
-            .iter()
-            .map(|result| result.content.text().into_owned())
-            .collect();
-        assert_eq!(
-            told,
-            [
-                "{\"n\":0}",
-                "{\"n\":1}",
-                "{\"n\":2}",
-                "alone",
-                "alone",
-                "there is no tool `none`; there are: together, alone"
-            ]
-        );
-    }
-}
+mod tests;

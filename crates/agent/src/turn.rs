@@ -13,7 +13,7 @@ mod understood;
 use sortie_api::{EventType, event::AnswerReason, limits::OUTPUT_BYTES};
 
 use crate::{
-    Outcome, RunSpec, Sink, Workspace,
+    Outcome, Redactor, RunSpec, Sink, Stopped, Workspace,
     answer::{Answer, Verdict},
     budget::Cut,
     content::ToolContent,
@@ -26,7 +26,7 @@ use crate::{
     model_call::{Caller, Limit, Replied},
     redacting_sink::RedactingSink,
     reply,
-    resume::{Open, OpenCalls},
+    resume::{CallState, Open, OpenCalls},
     stop::{CUT_OFF, Stop},
     text,
     tool_call::{Share, ToolRunner},
@@ -70,23 +70,23 @@ pub(crate) async fn run(
     meter.update_sink();
     match ended {
         Ok(output) => Outcome::Succeeded(output),
-        Err(stop) => {
-            let reason = reason(stop, &meter).await;
-            // Before it is cut: a cut could split a credential.
-            let reason = spec.redactor.redact_owned(text::clean(reason));
-            Outcome::Failed(text::bounded_owned(reason, REASON_BYTES))
-        }
+        Err(stop) => stopped(stop, &meter, &spec.redactor).await,
     }
 }
 
-async fn reason(stop: Stop, meter: &Meter<'_>) -> String {
-    let why = match stop {
-        Stop::Exhausted => "",
-        Stop::NoRoom(why) => why,
-        Stop::Stopped => return STOPPED.to_owned(),
-        Stop::Failed(reason) => return reason,
+/// The outcome of a run without an answer.
+async fn stopped(stop: Stop, meter: &Meter<'_>, redactor: &Redactor) -> Outcome {
+    let reason = match stop {
+        Stop::Exhausted => meter.reached("").await,
+        Stop::NoRoom(why) => meter.reached(why).await,
+        Stop::Stopped => Err(Stopped),
+        Stop::Failed(reason) => Ok(reason),
+        Stop::Uncertain(call) => return Outcome::Uncertain(call),
     };
-    meter.reached(why).await.unwrap_or_else(|_| STOPPED.to_owned())
+    let reason = reason.unwrap_or_else(|Stopped| STOPPED.to_owned());
+    // Before it is cut: a cut could split a credential.
+    let reason = redactor.redact_owned(text::clean(reason));
+    Outcome::Failed(text::bounded_owned(reason, REASON_BYTES))
 }
 
 /// A run in progress.
@@ -244,8 +244,8 @@ impl<'a> Agent<'a> {
     /// Refuses the calls of a model that was asked for its answer.
     async fn refuse_calls(&mut self, open: OpenCalls) -> Result<Vec<ToolResult>, Stop> {
         let mut results = Vec::with_capacity(open.calls.len());
-        for (call, done) in std::iter::zip(open.calls, open.results) {
-            if let Some(result) = done {
+        for (call, state) in std::iter::zip(open.calls, open.states) {
+            if let CallState::Ended(result) = state {
                 results.push(result);
                 continue;
             }

@@ -40,6 +40,18 @@ pub struct Connector {
     stdio: Option<Arc<dyn StdioLauncher>>,
 }
 
+/// Sessions with tasks that the calls of a run have left. Dropping it leaves the tasks to their servers.
+pub struct LeftTasks {
+    sessions: Vec<Arc<Session>>,
+}
+
+impl LeftTasks {
+    /// Asks the servers to cancel the tasks. Takes some seconds at most.
+    pub async fn cancel(self) {
+        join_all(self.sessions.iter().map(|session| session.cancel_tasks())).await;
+    }
+}
+
 /// The open connections of a run. Dropping it closes the MCP sessions in the background; [`Opened::close`] waits for that.
 pub struct Opened {
     /// Tools for the agent: `<connection>__request` for an HTTP API, `<connection>__<tool>` for an MCP server.
@@ -286,6 +298,13 @@ impl Connector {
 }
 
 impl Opened {
+    /// Closes the MCP sessions in the background, except for those with tasks that dropped calls have left.
+    pub fn into_left_tasks(self) -> Option<LeftTasks> {
+        let sessions = self.sessions.into_iter().filter(|session| session.has_tasks());
+        let sessions: Vec<_> = sessions.collect();
+        (!sessions.is_empty()).then_some(LeftTasks { sessions })
+    }
+
     /// Closes the MCP sessions and waits up to some seconds until the servers are notified.
     pub async fn close(self) {
         let Self { tools, sessions, .. } = self;

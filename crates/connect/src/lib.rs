@@ -18,6 +18,6 @@ mod tool_name;
 use sortie_agent::surrogates;
 
 pub use connection::{Auth, Connection, Target, TokenError, Tokens};
-pub use connector::{Connector, OPEN_TIMEOUT, OpenError, Opened, Status, TestReport};
+pub use connector::{Connector, LeftTasks, OPEN_TIMEOUT, OpenError, Opened, Status, TestReport};
 pub use failure::Failure;
 pub use mcp::{Program, ProgramEnd, StdioLauncher, StdioProcess};

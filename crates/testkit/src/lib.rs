@@ -44,6 +44,7 @@ pub mod sqlite_file;
 pub mod sse;
 pub mod stripe;
 mod tables;
+pub mod task_server;
 pub mod template;
 pub mod tls;
 mod turn;

@@ -1,5 +1,7 @@
 //! MCP: messages of a server, as a response body, as events or as lines of a program, and their conversion for the model.
 
+use std::time::Duration;
+
 use frames::{Lines, message};
 use rmcp::model::{JsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use serde_json::Value;
@@ -17,6 +19,8 @@ mod lenient;
 mod listing;
 #[path = "../../../crates/connect/src/mcp/schema.rs"]
 mod schema;
+#[path = "../../../crates/connect/src/mcp/task_report.rs"]
+mod task_report;
 
 const BOUNDS: Bounds = Bounds {
     memory: Line {
@@ -99,6 +103,8 @@ struct Shown {
     result: String,
     offers: Vec<listing::Offer>,
     notes: Vec<String>,
+    task: Option<Result<task_report::NewTask, &'static str>>,
+    report: Result<task_report::TaskReport, String>,
 }
 
 fn shown(messages: impl IntoIterator<Item = ServerJsonRpcMessage>) -> Vec<Shown> {
@@ -117,7 +123,13 @@ fn shown_of(message: ServerJsonRpcMessage) -> Option<Shown> {
         result: text::bounded(&content::render(&result, &mut |_| None).text, 64 << 10).into_owned(),
         offers: chosen.offers,
         notes: chosen.notes,
+        task: task_report::new_task(&result),
+        report: task_report::task_report(result),
     })
+}
+
+fn is_pace(pace: Duration) -> bool {
+    (task_report::SHORTEST_PACE..=task_report::LONGEST_PACE).contains(&pace)
 }
 
 impl Shown {
@@ -134,6 +146,14 @@ impl Shown {
                 .iter()
                 .all(|note| note.len() <= 300 && !note.contains('\n'))
         );
+        if let Some(Ok(task)) = &self.task {
+            assert!((1..=task_report::ID_BYTES).contains(&task.id.len()));
+            assert!(is_pace(task.pace));
+        }
+        match &self.report {
+            Ok(report) => assert!(report.pace.is_none_or(is_pace)),
+            Err(why) => assert!(why.len() <= 200 && !why.contains('\n'), "{why}"),
+        }
         for offer in &self.offers {
             let name = &offer.name;
             let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');

@@ -205,7 +205,9 @@ impl Agent<'_> {
             // The run continues without notes.
             Ok(Called::TooLarge(_) | Called::Foreign(_) | Called::NoRoom | Called::Unavailable(_))
             | Err(Stop::Failed(_)) => return Ok(false),
-            Err(stop @ (Stop::Exhausted | Stop::NoRoom(_) | Stop::Stopped)) => return Err(stop),
+            Err(stop @ (Stop::Exhausted | Stop::NoRoom(_) | Stop::Stopped | Stop::Uncertain(_))) => {
+                return Err(stop);
+            }
         };
         let said = reply::redacted_text(&reply.content, &self.spec.redactor);
         if reply.stop_reason == StopReason::Refusal || said.trim().is_empty() {

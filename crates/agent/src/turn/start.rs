@@ -219,10 +219,7 @@ struct Start {
 /// Resumes at the end of the journal. A model call that was under way there has a cost that was not recorded yet.
 fn resumed(journal: Journal, tools: &ToolRunner<'_>) -> Result<Start, Stop> {
     if let Some(call) = journal.uncertain_call() {
-        return Err(Stop::Failed(format!(
-            "a call of {:?} ({}) was under way in turn {} when the worker was lost and may have had its effect",
-            call.tool, call.id, call.step
-        )));
+        return Err(Stop::Uncertain(call));
     }
     let (entries, ended) = journal.into_parts();
     let point = Point::after(entries, |call| tools.is_broken(call)).map_err(Stop::Failed)?;

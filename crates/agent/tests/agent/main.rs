@@ -31,6 +31,8 @@ mod steps;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod tasks;
+#[cfg(test)]
 mod tools;
 #[cfg(test)]
 mod turns;

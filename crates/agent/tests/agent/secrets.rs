@@ -168,7 +168,9 @@ proptest! {
             workspace.close().await.unwrap();
             outcome
         });
-        let (Outcome::Succeeded(end) | Outcome::Failed(end)) = outcome;
+        let (Outcome::Succeeded(end) | Outcome::Failed(end)) = outcome else {
+            panic!("{outcome:?}");
+        };
         prop_assert!(clean(&end), "{}", end);
         prop_assert!(clean(&recorder.everything()), "{}", recorder.everything());
         prop_assert!(recorder.deltas().contains("[redacted]"), "{}", recorder.deltas());

@@ -166,6 +166,7 @@ impl Recorder {
             let what = match entry.what {
                 What::Reply { .. } => "reply".to_owned(),
                 What::Intent { id, .. } => format!("intent {id}"),
+                What::CallTask { id, task } => format!("task {id} {task}"),
                 What::Result(result) => format!("result {}", result.id),
                 What::Correction { .. } => "correction".to_owned(),
                 What::Compacted { .. } => "compacted".to_owned(),
@@ -485,6 +486,7 @@ pub(crate) fn succeeded(outcome: &Outcome) -> &str {
     match outcome {
         Outcome::Succeeded(output) => output,
         Outcome::Failed(why) => panic!("failed: {why}"),
+        Outcome::Uncertain(call) => panic!("uncertain: {call:?}"),
     }
 }
 
@@ -492,5 +494,6 @@ pub(crate) fn failed(outcome: &Outcome) -> &str {
     match outcome {
         Outcome::Succeeded(output) => panic!("succeeded: {output}"),
         Outcome::Failed(why) => why,
+        Outcome::Uncertain(call) => panic!("uncertain: {call:?}"),
     }
 }

@@ -82,6 +82,12 @@ pub(super) enum Channel {
 }
 
 impl Running {
+    /// Whether each request declares the capabilities of the client, as since revision 2026-07-28.
+    pub(super) fn declares_per_request(&self) -> bool {
+        let info = self.service.peer_info();
+        info.is_some_and(|info| !info.protocol_version.has_initialize())
+    }
+
     /// Returns the failure if the program has exited.
     pub(super) fn lost(&self) -> Option<Failure> {
         match &self.channel {
@@ -248,7 +254,8 @@ impl Dial {
         self.shown(&format!("the server says: {} ({})", error.message, error.code.0))
     }
 
-    fn shown(&self, words: &str) -> String {
+    /// Returns words of the server for an error: redacted, on one line, with a maximum length.
+    pub(super) fn shown(&self, words: &str) -> String {
         text::line(&self.redactor.redact(words), TOLD_BYTES)
     }
 }
@@ -315,6 +322,13 @@ pub(super) struct Refused {
     after: Option<Duration>,
 }
 
+impl Refused {
+    /// Delay that the server requests.
+    pub(super) const fn after(self) -> Option<Duration> {
+        self.after
+    }
+}
+
 /// Retries of a request to a busy server.
 pub(super) struct Busy {
     until: Instant,
@@ -359,7 +373,8 @@ fn wire_error(error: &DynamicTransportError) -> Option<&WireError> {
     }
 }
 
-/// Our side of the protocol. It offers servers no capabilities: no sampling, no elicitation, no roots.
+/// Our side of the protocol. It offers servers no capabilities at the start of a session: no sampling, no elicitation, no roots.
+/// Requests declare tasks if the revision has them.
 #[derive(Clone, Copy)]
 pub(super) struct Client;
 

@@ -37,6 +37,16 @@ pub(super) enum Broken {
     Net(#[from] sortie_net::Error),
 }
 
+impl Broken {
+    /// Whether a size limit is the reason.
+    pub(super) fn is_size(&self) -> bool {
+        match self {
+            Self::Message(_) | Self::Event(_) | Self::Net(sortie_net::Error::TooLarge { .. }) => true,
+            Self::Net(_) => false,
+        }
+    }
+}
+
 impl Events {
     pub(super) fn new(outlet: Arc<Outlet>, response: Response) -> Self {
         Self {

@@ -2,7 +2,7 @@
 
 use std::sync::{
     OnceLock,
-    atomic::{AtomicU16, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering},
 };
 
 use reqwest::StatusCode;
@@ -13,6 +13,7 @@ pub(super) struct Meter {
     status: AtomicU16,
     bytes: AtomicU64,
     broke_off: OnceLock<String>,
+    is_exceeded: AtomicBool,
 }
 
 impl Meter {
@@ -34,6 +35,24 @@ impl Meter {
     /// Records the reason why the stream ended early.
     pub(super) fn break_off(&self, why: &str) {
         self.broke_off.get_or_init(|| why.to_owned());
+    }
+
+    /// Whether the response exceeds a size limit.
+    pub(super) fn is_exceeded(&self) -> bool {
+        self.is_exceeded.load(Ordering::Relaxed)
+    }
+
+    /// Records that the response exceeds a size limit.
+    pub(super) fn exceed(&self) {
+        self.is_exceeded.store(true, Ordering::Relaxed);
+    }
+
+    /// Adds the traffic of a request that belongs to the call.
+    pub(super) fn include(&self, request: &Self) {
+        self.bytes.fetch_add(request.bytes(), Ordering::Relaxed);
+        if let Some(status) = request.status() {
+            self.status.store(status, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn begin(&self, status: StatusCode) {

@@ -16,6 +16,8 @@ mod meter;
 mod pipes;
 mod schema;
 mod session;
+mod task_report;
+mod tasks;
 mod wire;
 
 use std::sync::Arc;
@@ -27,7 +29,7 @@ use sortie_agent::{
     Tool, ToolContent,
     model::ToolDefinition,
     schema::Schema,
-    tool::{Context, Effect, Order, ToolError, fitted_arguments},
+    tool::{Begun, Context, Effect, Order, TaskError, ToolError, fitted_arguments},
 };
 use tokio::task::spawn_blocking;
 
@@ -41,7 +43,7 @@ pub(crate) use self::{
 use self::{
     listing::{Offer, choose},
     meter::Meter,
-    session::CallError,
+    session::{Answered, CallError},
 };
 use crate::{
     Failure,
@@ -103,7 +105,7 @@ impl McpTool {
         }
     }
 
-    async fn ask(&self, raw: &RawValue, context: Context<'_>) -> Result<ToolContent, ToolError> {
+    async fn begin_call(&self, raw: &RawValue, context: Context<'_>) -> Result<Begun, ToolError> {
         let arguments = self.arguments(raw).await?;
         let meter = Arc::new(Meter::default());
         let call = Call::begin(&self.connection, "tools/call", &self.offer.tool);
@@ -111,29 +113,63 @@ impl McpTool {
             .session
             .call(&self.offer.tool, arguments, self.own_effect(), &meter)
             .await;
-        let redactor = self.session.redactor();
+        self.record(call, &meter, context).await?;
+        match asked {
+            Ok(Answered::Result(result)) => self.content(&result, context).map(Begun::Ended),
+            Ok(Answered::Task(task)) => Ok(Begun::Task(task)),
+            Err(error) => Err(ToolError::ToModel(self.told(&error, context))),
+        }
+    }
+
+    async fn wait_for(&self, task: &str, context: Context<'_>) -> Result<ToolContent, TaskError> {
+        let meter = Meter::default();
+        let call = Call::begin(&self.connection, "tasks/get", &self.offer.tool);
+        let waited = self.session.wait(task, &meter).await;
+        self.record(call, &meter, context).await?;
+        let error = match waited {
+            Ok(result) => return Ok(self.content(&result, context)?),
+            Err(error) => error,
+        };
+        let told = self.told(&error, context);
+        Err(match error {
+            CallError::Server(_) => ToolError::ToModel(told).into(),
+            CallError::Broken(_) | CallError::Unsent(_) => TaskError::Unknown(told),
+        })
+    }
+
+    async fn record(&self, call: Call, meter: &Meter, context: Context<'_>) -> Result<(), ToolError> {
         let end = CallEnd {
             status: meter.status(),
             bytes: meter.bytes(),
         };
-        call.record(end, redactor, context).await?;
+        call.record(end, self.session.redactor(), context).await
+    }
+
+    /// Returns the content of a result for the model. A result can be an error.
+    fn content(&self, result: &Value, context: Context<'_>) -> Result<ToolContent, ToolError> {
         let mut media = context.result_media();
-        let (words, is_error) = match asked {
-            Ok(result) => {
-                let rendered = content::render(&result, &mut |data| Some(media.take(data)));
-                (rendered.text, rendered.is_error)
-            }
-            Err(CallError::Server(why)) => (why, true),
-            Err(CallError::Broken(failure)) => (self.broken(&failure), true),
-            Err(CallError::Unsent(failure)) => (format!("connection `{}`: {failure}", self.connection), true),
-        };
-        let words = redactor.redact(&words);
-        let words = text::bounded(&words, context.output_bytes).into_owned();
-        if is_error {
+        let rendered = content::render(result, &mut |data| Some(media.take(data)));
+        let words = self.shown(&rendered.text, context);
+        if rendered.is_error {
             Err(ToolError::ToModel(words))
         } else {
             Ok(media.with_text(words))
         }
+    }
+
+    /// Returns the text of an error for the model.
+    fn told(&self, error: &CallError, context: Context<'_>) -> String {
+        let words = match error {
+            CallError::Server(why) => why,
+            CallError::Broken(failure) => &self.broken(failure),
+            CallError::Unsent(failure) => &format!("connection `{}`: {failure}", self.connection),
+        };
+        self.shown(words, context)
+    }
+
+    fn shown(&self, words: &str, context: Context<'_>) -> String {
+        let words = self.session.redactor().redact(words);
+        text::bounded(&words, context.output_bytes).into_owned()
     }
 
     /// Returns the arguments with the server's names. If the model got another schema, checks them against the server's.
@@ -190,6 +226,27 @@ impl Tool for McpTool {
         arguments: Box<RawValue>,
         context: Context<'a>,
     ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
-        Box::pin(async move { self.ask(&arguments, context).await })
+        Box::pin(async move {
+            match self.begin_call(&arguments, context).await? {
+                Begun::Ended(output) => Ok(output),
+                Begun::Task(task) => Ok(self.wait_for(&task, context).await?),
+            }
+        })
+    }
+
+    fn begin<'a>(
+        &'a self,
+        arguments: Box<RawValue>,
+        context: Context<'a>,
+    ) -> BoxFuture<'a, Result<Begun, ToolError>> {
+        Box::pin(async move { self.begin_call(&arguments, context).await })
+    }
+
+    fn wait<'a>(
+        &'a self,
+        task: String,
+        context: Context<'a>,
+    ) -> BoxFuture<'a, Result<ToolContent, TaskError>> {
+        Box::pin(async move { self.wait_for(&task, context).await })
     }
 }

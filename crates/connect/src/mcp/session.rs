@@ -3,13 +3,18 @@
 //! An interrupted call is retried only if it can safely be repeated. Every other failure is reported, and the next call opens a
 //! new session. Every step has a timeout.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use rmcp::{
     ServiceError,
     model::{
-        CallToolRequest, CallToolRequestParams, ClientRequest, ErrorCode, ErrorData, InputRequests,
-        JsonObject, ListToolsRequest, PaginatedRequestParams, ServerResult,
+        CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientRequest, ErrorCode, InputRequests,
+        JsonObject, ListToolsRequest, PaginatedRequestParams, RequestMetaObject, ServerResult,
+        TASKS_EXTENSION_ID,
     },
     service::PeerRequestOptions,
 };
@@ -24,6 +29,8 @@ use super::{
     dial::{Busy, Channel, Dial, Running, busy},
     listing::TOOLS,
     meter::Meter,
+    task_report::new_task,
+    tasks::OpenTask,
 };
 use crate::{Failure, OPEN_TIMEOUT};
 
@@ -36,15 +43,20 @@ const LAST_PAUSE: Duration = Duration::from_secs(5);
 const CALL_GRACE: Duration = Duration::from_secs(10);
 /// Maximum time that closing waits for the server.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Error of a call that the server asks input for.
+pub(super) const NO_INPUT: &str =
+    "the server asks for input in the middle of the call, which this engine does not give";
 /// Maximum number of pages of the list of tools.
 const PAGES: usize = 20;
 
 /// A session, either connected or waiting for a reconnection.
 pub(crate) struct Session {
-    dial: Dial,
+    pub(super) dial: Dial,
     running: Mutex<Option<Arc<Running>>>,
     /// Deadline to open the session and list its tools.
     opened_until: Instant,
+    /// Tasks without an end, by their ids: those that are waited for, and those of dropped calls.
+    pub(super) tasks: parking_lot::Mutex<BTreeMap<String, OpenTask>>,
 }
 
 /// Tools that a server lists.
@@ -57,10 +69,18 @@ pub(crate) struct Listed {
 
 /// Response to one request of a call.
 enum Round {
-    /// The result.
+    /// The result, or the task.
     Done(Value),
     /// The server wants the request again with this state.
     Again(String),
+}
+
+/// Answer to a call.
+pub(super) enum Answered {
+    /// The result.
+    Result(Value),
+    /// The server works on the call as the task with this id.
+    Task(String),
 }
 
 /// Reason why a call has no result.
@@ -82,6 +102,7 @@ impl Session {
             opened_until,
             dial,
             running: Mutex::new(Some(running)),
+            tasks: parking_lot::Mutex::default(),
         })
     }
 
@@ -167,7 +188,7 @@ impl Session {
         arguments: JsonObject,
         effect: Effect,
         meter: &Arc<Meter>,
-    ) -> Result<Value, CallError> {
+    ) -> Result<Answered, CallError> {
         let tries = if effect == Effect::Nothing { 2 } else { 1 };
         let mut last = Failure::Error("it was not tried".to_owned());
         for _try in 0..tries {
@@ -185,7 +206,7 @@ impl Session {
         tool: &str,
         arguments: JsonObject,
         meter: &Arc<Meter>,
-    ) -> Result<Value, CallError> {
+    ) -> Result<Answered, CallError> {
         let running = self.running().await.map_err(CallError::Unsent)?;
         let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let until = Instant::now() + CALL_TIMEOUT;
@@ -193,7 +214,13 @@ impl Session {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             match self.round(&running, params.clone(), (meter, left)).await? {
-                Round::Done(result) => return Ok(result),
+                Round::Done(result) => {
+                    return match new_task(&result) {
+                        None => Ok(Answered::Result(result)),
+                        Some(Ok(task)) => Ok(Answered::Task(self.begin_task(task, until))),
+                        Some(Err(why)) => Err(CallError::Broken(Failure::Error(why.to_owned()))),
+                    };
+                }
                 Round::Again(_) if Instant::now() + pause >= until => {
                     return Err(CallError::Server(format!(
                         "the server has put the call off for {} s",
@@ -221,16 +248,10 @@ impl Session {
                 Some(state) if asked.input_requests.as_ref().is_none_or(InputRequests::is_empty) => {
                     Ok(Round::Again(state))
                 }
-                Some(_) | None => Err(CallError::Server(
-                    "the server asks for input in the middle of the call, which this engine does not give"
-                        .to_owned(),
-                )),
+                Some(_) | None => Err(CallError::Server(NO_INPUT.to_owned())),
             },
-            Ok(ServerResult::CreateTaskResult(_)) => Err(CallError::Server(
-                "the server answers with a task to wait for, which this engine does not do".to_owned(),
-            )),
             Ok(result) => as_value(result).map(Round::Done).map_err(CallError::Broken),
-            Err(ServiceError::McpError(error)) => Err(CallError::Server(self.words(&error))),
+            Err(ServiceError::McpError(error)) => Err(CallError::Server(self.dial.words(&error))),
             Err(ServiceError::Timeout { .. }) => {
                 if matches!(running.channel, Channel::OneStream) {
                     self.forget(running).await;
@@ -240,23 +261,30 @@ impl Session {
                     running.slow(&self.dial, CALL_TIMEOUT).to_string(),
                 ))
             }
-            Err(error) => {
-                let failure = match (error, meter.broke_off()) {
-                    (ServiceError::TransportClosed, Some(why)) => Failure::Error(why.to_owned()),
-                    (error, _) => self.failure(error),
-                };
+            Err(error) => match self.broken(running, error, meter).await {
                 // A request that was refused for its authorization was not executed.
-                if matches!(failure, Failure::NeedsAuthorization(_)) {
-                    return Err(CallError::Unsent(failure));
-                }
-                self.forget(running).await;
-                Err(CallError::Broken(running.lost().unwrap_or(failure)))
-            }
+                failure @ Failure::NeedsAuthorization(_) => Err(CallError::Unsent(failure)),
+                failure @ Failure::Error(_) => Err(CallError::Broken(failure)),
+            },
         }
     }
 
+    /// Returns the failure of a request without a response. The next request opens another session, unless only an authorization
+    /// is missing.
+    pub(super) async fn broken(&self, running: &Arc<Running>, error: ServiceError, meter: &Meter) -> Failure {
+        let failure = match (error, meter.broke_off()) {
+            (ServiceError::TransportClosed, Some(why)) => Failure::Error(why.to_owned()),
+            (error, _) => self.failure(error),
+        };
+        if matches!(failure, Failure::NeedsAuthorization(_)) {
+            return failure;
+        }
+        self.forget(running).await;
+        running.lost().unwrap_or(failure)
+    }
+
     /// Returns the session, reopened if it has failed.
-    async fn running(&self) -> Result<Arc<Running>, Failure> {
+    pub(super) async fn running(&self) -> Result<Arc<Running>, Failure> {
         let mut slot = self.running.lock().await;
         if let Some(running) = slot
             .as_ref()
@@ -270,7 +298,7 @@ impl Session {
         Ok(running)
     }
 
-    async fn forget(&self, broken: &Arc<Running>) {
+    pub(super) async fn forget(&self, broken: &Arc<Running>) {
         let mut slot = self.running.lock().await;
         if slot.as_ref().is_some_and(|running| Arc::ptr_eq(running, broken)) {
             *slot = None;
@@ -290,7 +318,7 @@ impl Session {
 
     fn failure(&self, error: ServiceError) -> Failure {
         match error {
-            ServiceError::McpError(error) => Failure::Error(self.words(&error)),
+            ServiceError::McpError(error) => Failure::Error(self.dial.words(&error)),
             ServiceError::TransportSend(error) => self.dial.transport_failure(&error),
             ServiceError::Timeout { timeout } => self.dial.slow(timeout),
             ServiceError::TransportClosed => {
@@ -303,20 +331,26 @@ impl Session {
             | _ => Failure::Error("the server's answer does not belong to the request".to_owned()),
         }
     }
-
-    fn words(&self, error: &ErrorData) -> String {
-        self.dial.words(error)
-    }
 }
 
 /// Sends a request and returns its response within `limit`. Notifies the server of a time-out.
-async fn request_of(
+pub(super) async fn request_of(
     running: &Running,
     request: ClientRequest,
     limit: Duration,
 ) -> Result<ServerResult, ServiceError> {
     let exchange = async {
-        let options = PeerRequestOptions::with_timeout(limit);
+        let mut options = PeerRequestOptions::with_timeout(limit);
+        if running.declares_per_request() {
+            let mut capabilities = ClientCapabilities::default();
+            capabilities
+                .extensions
+                .get_or_insert_default()
+                .insert(TASKS_EXTENSION_ID.to_owned(), JsonObject::new());
+            let mut meta = RequestMetaObject::new();
+            meta.set_client_capabilities(capabilities);
+            options = options.with_meta(meta);
+        }
         let handle = running
             .service
             .peer()
@@ -330,6 +364,6 @@ async fn request_of(
 }
 
 /// Converts a result to JSON, which the caller parses leniently, so that one invalid item does not affect the rest.
-fn as_value(result: ServerResult) -> Result<Value, Failure> {
+pub(super) fn as_value(result: ServerResult) -> Result<Value, Failure> {
     serde_json::to_value(result).map_err(|_| Failure::Error("the server's answer cannot be read".to_owned()))
 }

@@ -207,15 +207,19 @@ impl Wire {
             let events = self.events(response, meter, id_of(message));
             return Ok(StreamableHttpPostResponse::Sse(events, new_session));
         }
-        let body = read_body(response, MESSAGE_BYTES)
-            .await
-            .map_err(|error| fails(error.to_string()))?;
+        let body = read_body(response, MESSAGE_BYTES).await.map_err(|error| {
+            if matches!(error, sortie_net::Error::TooLarge { .. }) {
+                meter.exceed();
+            }
+            fails(error.to_string())
+        })?;
         meter.add(body.len());
         match frames::message(&body, |text| self.outlet.redactor().redact(text)) {
             Ok(answer) => Ok(StreamableHttpPostResponse::Json(answer, new_session)),
             // Nothing is pending: some servers send a body in response to a notification.
             Err(_) if !is_request => Ok(StreamableHttpPostResponse::Accepted),
             Err(Unreadable::TooLarge(error)) => {
+                meter.exceed();
                 Err(fails(format!("the server's answer cannot be read: {error}")))
             }
             Err(Unreadable::NoMessage(_)) => {
@@ -332,6 +336,9 @@ impl Wire {
         let events = Events::new(Arc::clone(&self.outlet), response);
         unfold((events, meter, id), |(mut events, meter, id)| async move {
             let next = events.next(&meter).await?.map_err(|broken| {
+                if broken.is_size() {
+                    meter.exceed();
+                }
                 meter.break_off(&broken.to_string());
                 SseError::Body(Box::new(broken))
             });
@@ -468,11 +475,15 @@ fn id_of(message: &ClientJsonRpcMessage) -> Option<RequestId> {
     }
 }
 
-/// Whether a request has no effects, so that it can be retried after a refusal: opening a session and listing its tools.
+/// Whether a request has no effects, so that it can be retried after a refusal: opening a session, listing its tools, and
+/// querying a task.
 pub(super) fn may_be_repeated(message: &ClientJsonRpcMessage) -> bool {
     matches!(message, ClientJsonRpcMessage::Request(request) if matches!(
         request.request,
-        ClientRequest::DiscoverRequest(_) | ClientRequest::InitializeRequest(_) | ClientRequest::ListToolsRequest(_)
+        ClientRequest::DiscoverRequest(_)
+            | ClientRequest::InitializeRequest(_)
+            | ClientRequest::ListToolsRequest(_)
+            | ClientRequest::GetTaskRequest(_)
     ))
 }
 

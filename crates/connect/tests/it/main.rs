@@ -17,3 +17,4 @@ mod repairs;
 mod rig;
 mod script;
 mod stdio;
+mod tasks;

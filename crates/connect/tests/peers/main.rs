@@ -9,4 +9,5 @@
 
 mod oauth;
 mod rig;
+mod tasks;
 mod tools;

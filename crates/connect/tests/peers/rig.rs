@@ -15,7 +15,7 @@ use reqwest::{
 };
 use serde_json::{Value, value::to_raw_value};
 use sortie_agent::{
-    Redactor, Sink, Stopped,
+    Redactor, Sink, Stopped, Tool,
     journal::Entry,
     tool::{Context, ToolError},
 };
@@ -176,19 +176,27 @@ impl Run {
         tools.map(|tool| tool.definition().name.to_owned()).collect()
     }
 
+    pub(crate) fn tool(&self, name: &str) -> &dyn Tool {
+        let mut tools = self.opened.tools.iter();
+        &**tools
+            .find(|tool| tool.definition().name == name)
+            .unwrap_or_else(|| panic!("no tool {name} among {:?}", self.names()))
+    }
+
     /// Calls a tool and returns the text for the model; `Err` for a tool error.
     pub(crate) async fn call(&self, name: &str, arguments: &Value) -> Result<String, String> {
-        let mut tools = self.opened.tools.iter();
-        let tool = tools
-            .find(|tool| tool.definition().name == name)
-            .unwrap_or_else(|| panic!("no tool {name} among {:?}", self.names()));
-        let context = Context::new(&Nothing, 32 * 1024);
-        match tool.call(to_raw_value(arguments).unwrap(), context).await {
+        let called = self.tool(name).call(to_raw_value(arguments).unwrap(), context());
+        match called.await {
             Ok(output) => Ok(output.text().into_owned()),
             Err(ToolError::ToModel(told) | ToolError::NotSent(told)) => Err(told),
             Err(ToolError::Fatal(why)) => panic!("fatal: {why}"),
         }
     }
+}
+
+/// Context of a call that records nothing.
+pub(crate) fn context<'a>() -> Context<'a> {
+    Context::new(&Nothing, 32 * 1024)
 }
 
 pub(crate) fn connector(stdio: Option<Arc<dyn StdioLauncher>>) -> Connector {

@@ -4,8 +4,9 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
-use sortie_agent::{BudgetSpec, StoppedWorkspace, Workspace};
+use sortie_agent::{BudgetSpec, StoppedWorkspace, Workspace, journal::Journal};
 use sortie_api::{Micros, RunUsage, event::EventType};
+use sortie_connect::LeftTasks;
 use sortie_store::{
     Error as StoreError,
     runs::{Claim, Fence, NewEvent, Origin, Retention, StoredCredentials},
@@ -15,6 +16,7 @@ use tokio::time::Instant;
 use super::{
     Worker,
     ended::{Ended, Supervised},
+    obstacle::Obstacle,
     outputs::Outputs,
     recorder::Recorder,
     resume::{AttemptState, Decision, Files, Resumption, decide, journal_texts, unstored},
@@ -45,6 +47,8 @@ pub(super) struct Attempt<'a> {
     pub(super) charged_until: Option<Instant>,
     /// The stopped workspace. It is deleted once the run is settled in the store.
     pub(super) workspace: Option<StoppedWorkspace>,
+    /// Tasks of calls that were under way when the agent ended. They are cancelled once the run is settled in the store.
+    pub(super) left_tasks: Option<LeftTasks>,
 }
 
 /// State in which the work on a run begins.
@@ -96,6 +100,7 @@ impl Worker {
             resumed: None,
             charged_until: None,
             workspace: None,
+            left_tasks: None,
         };
         let worked = AssertUnwindSafe(attempt.work()).catch_unwind().await;
         let ended = match worked {
@@ -109,6 +114,11 @@ impl Worker {
             Ok(false) => {}
             // The keeper of runs without retention finds the end in its next pass.
             Err(error) => tracing::warn!(%error, "reading the end of a run failed"),
+        }
+        if attempt.is_settled(&ended)
+            && let Some(left) = attempt.left_tasks.take()
+        {
+            left.cancel().await;
         }
         match ended {
             Ok(()) => {}
@@ -150,7 +160,7 @@ impl Attempt<'_> {
                 self.supervise(start, state.workspace).await?
             }
             Err(ended) => Supervised {
-                ended,
+                ended: doubted(ended, state.journal.as_ref()),
                 kept: Ok(self.claim.fence),
                 workspace: self.stop(state.workspace).await,
             },
@@ -191,8 +201,10 @@ impl Attempt<'_> {
             Ok((ended, outputs, fence)) => self.finish(ended, outputs, fence).await,
             Err(error) => Err(error),
         };
-        // The next attempt at a run that is handed over may need the directory.
-        if !(goes_on && finished.is_ok()) {
+        // The next attempt at a run that is handed over may need the directory, and waits for the tasks.
+        if goes_on && finished.is_ok() {
+            self.left_tasks = None;
+        } else {
             self.workspace = Some(workspace);
         }
         finished
@@ -287,5 +299,14 @@ impl Attempt<'_> {
             started: self.started,
             spent: self.spent,
         }
+    }
+}
+
+/// Returns the end of an attempt that could not be prepared. If that leaves a call with a task, the call is
+/// in doubt.
+fn doubted(ended: Ended, journal: Option<&Journal>) -> Ended {
+    match (ended, journal.and_then(Journal::call_with_task)) {
+        (Ended::Failed(_), Some(call)) => Ended::Interrupted(Obstacle::UncertainCall(call)),
+        (ended, _) => ended,
     }
 }

@@ -150,16 +150,21 @@ impl Attempt<'_> {
             .map_err(|error| StoreError::Corrupt(error.to_string()))
     }
 
-    /// Deletes the working directory of a run that this attempt has finished or settled. A fenced attempt leaves it to the
-    /// clean-up of settled runs, because the next attempt may be on the same node and need the directory. A run without retention
-    /// has no next attempt.
-    pub(super) async fn clean_up(&mut self, ended: &Result<(), StoreError>) {
-        let is_settled = match ended {
+    /// Whether the run has ended or was handed over: what this attempt still holds is needed by no other attempt.
+    pub(super) fn is_settled(&self, ended: &Result<(), StoreError>) -> bool {
+        match ended {
             Ok(()) => true,
+            // A run without retention has no next attempt.
             Err(StoreError::Fenced) => self.claim.retention() == Retention::None,
             // The node still holds the run and resumes it.
             Err(_) => false,
-        };
+        }
+    }
+
+    /// Deletes the working directory of a run that this attempt has finished or settled. A fenced attempt leaves it to the
+    /// clean-up of settled runs, because the next attempt may be on the same node and need the directory.
+    pub(super) async fn clean_up(&mut self, ended: &Result<(), StoreError>) {
+        let is_settled = self.is_settled(ended);
         let Some(workspace) = self.workspace.take().filter(|_| is_settled) else {
             return;
         };
@@ -366,6 +371,7 @@ mod tests {
             resumed: None,
             charged_until: None,
             workspace: None,
+            left_tasks: None,
         };
         attempt.recorder.charged(called(3));
         held.store.cancel_run(org, fence.run, now).await.unwrap();

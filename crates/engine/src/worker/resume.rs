@@ -1,8 +1,9 @@
 //! Resumption of a run after its worker was lost: from its journal if that is safe, otherwise not at all.
 //!
 //! Resuming is safe if no call was under way that may have had an effect outside of the run, and if the working directory still
-//! exists in case a completed call has read or changed it. If no entry of the journal depends on the directory, it is discarded:
-//! the run repeats that part, on this host or another.
+//! exists in case a completed call has read or changed it. A call with a task is an exception: the agent asks the server for its
+//! result. If no entry of the journal depends on the directory, it is discarded: the run repeats that part, on this host or
+//! another.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -116,23 +117,26 @@ pub(crate) async fn decide(worker: &Worker, claim: &Claim, texts: &[String]) -> 
         discard(left).await;
         return Ok(Decision::End(Obstacle::UncertainCall(call)));
     }
+    // Without an agent that waits for its task, a call is in doubt.
+    let end = |obstacle| {
+        let call = journal.call_with_task();
+        Ok(Decision::End(call.map_or(obstacle, Obstacle::UncertainCall)))
+    };
     // The first attempt was not a resumption.
     if claim.fence.attempt > 1 + MAX_RESUMES {
         discard(left).await;
         let too_often = "it had been resumed 3 times";
-        return Ok(Decision::End(Obstacle::Gone(too_often, journal.last_step())));
+        return end(Obstacle::Gone(too_often, journal.last_step()));
     }
     if has_lost_two_workers_in_one_step(worker, claim, texts, &journal).await? {
         discard(left).await;
-        return Ok(Decision::End(Obstacle::LostTwice(
-            journal.last_step().saturating_add(1),
-        )));
+        return end(Obstacle::LostTwice(journal.last_step().saturating_add(1)));
     }
     let (workspace, files) = match left {
         Some(left) if needs_directory(&journal) => (left, Files::Staged),
         None if needs_directory(&journal) => {
             let gone = "its working directory is gone";
-            return Ok(Decision::End(Obstacle::Gone(gone, journal.last_step())));
+            return end(Obstacle::Gone(gone, journal.last_step()));
         }
         left => {
             discard(left).await;
@@ -216,6 +220,7 @@ fn needs_directory(journal: &Journal) -> bool {
         What::Result(result) => begun.contains(&(entry.step, result.id.as_str())),
         What::Began { .. }
         | What::Reply { .. }
+        | What::CallTask { .. }
         | What::Correction { .. }
         | What::Compacted { .. }
         | What::Trimmed { .. }

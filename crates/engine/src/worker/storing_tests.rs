@@ -36,6 +36,7 @@ fn attempt<'a>(held: &'a Held, worker: &'a Worker) -> Attempt<'a> {
         resumed: None,
         charged_until: None,
         workspace: None,
+        left_tasks: None,
     }
 }
 

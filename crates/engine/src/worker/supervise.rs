@@ -3,6 +3,7 @@
 use futures_util::FutureExt;
 use sortie_agent::{Outcome, Shell, StoppedWorkspace, Workspace};
 use sortie_api::{RunStatus, event::EventType};
+use sortie_connect::Opened;
 use sortie_store::{
     Error as StoreError,
     runs::{NewEvent, Origin},
@@ -11,6 +12,7 @@ use sortie_store::{
 use super::{
     attempt::Attempt,
     ended::{Ended, Supervised},
+    obstacle::Obstacle,
     prepare::Start,
     recorder::Opening,
 };
@@ -51,8 +53,9 @@ impl Attempt<'_> {
             }
         };
         self.recorder.end();
-        // Servers are disconnected in the background: a slow one does not delay the end of the run.
-        drop(opened);
+        // Servers are disconnected in the background: a slow one does not delay the end of the run. Those with tasks follow once
+        // it is known whether another attempt waits for the tasks.
+        self.left_tasks = opened.and_then(Opened::into_left_tasks);
         if let Some(kept) = kept {
             // If this node has taken the run over again, the next attempt may need its directory.
             let ended = self.active_run.stop_reason().map_or(ended, Ended::Stopped);
@@ -105,6 +108,7 @@ fn ended(outcome: Outcome) -> Ended {
     match outcome {
         Outcome::Succeeded(output) => Ended::Succeeded(output),
         Outcome::Failed(reason) => Ended::Failed(reason),
+        Outcome::Uncertain(call) => Ended::Interrupted(Obstacle::UncertainCall(call)),
     }
 }
 

@@ -13,4 +13,5 @@ mod feeds;
 mod files;
 mod resume;
 mod rig;
+mod tasks;
 mod unretained;

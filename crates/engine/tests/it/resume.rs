@@ -25,14 +25,14 @@ use tempfile::TempDir;
 use crate::rig::{new_node, start, store_in};
 
 /// A store after the loss of its node: a run is `running`, with a journal.
-struct Left {
+pub(crate) struct Left {
     dir: TempDir,
     org: OrgId,
     run: RunId,
     at: Timestamp,
 }
 
-fn entry(step: u32, what: What) -> String {
+pub(crate) fn entry(step: u32, what: What) -> String {
     serde_json::to_string(&Entry {
         step,
         spent_micros: Micros::new(300).unwrap(),
@@ -81,8 +81,12 @@ fn result(step: u32) -> String {
 }
 
 impl Left {
-    /// The store of a worker that crashed after it had appended `journal`, at a cost of 500 micros.
     async fn with(journal: Vec<String>) -> Self {
+        Self::of(r#"{"prompt":"hello","shell":false}"#.to_owned(), journal).await
+    }
+
+    /// The store of a worker that crashed after it had appended `journal`, at a cost of 500 micros.
+    pub(crate) async fn of(definition: String, journal: Vec<String>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = store_in(&dir).await;
         let at = Clock::system().now();
@@ -109,7 +113,7 @@ impl Left {
             id: RunId::new(at, [2; 10]),
             org,
             idempotency_key: None,
-            definition: r#"{"prompt":"hello","shell":false}"#.into(),
+            definition: definition.into(),
             inline: None,
             callback: None,
             max_cost: Micros::new(1_000_000).unwrap(),
@@ -152,7 +156,7 @@ impl Left {
     }
 
     /// Restarts the node. Returns the run at its end, and its events.
-    async fn resumed(&self) -> (Run, Vec<EventRow>) {
+    pub(crate) async fn resumed(&self) -> (Run, Vec<EventRow>) {
         let store = store_in(&self.dir).await;
         let options = Options {
             data_dir: self.dir.path().to_owned(),
@@ -180,7 +184,7 @@ impl Left {
     }
 }
 
-fn kinds(events: &[EventRow]) -> Vec<&str> {
+pub(crate) fn kinds(events: &[EventRow]) -> Vec<&str> {
     events.iter().map(|event| event.kind.as_str()).collect()
 }
 

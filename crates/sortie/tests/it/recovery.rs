@@ -2,6 +2,7 @@
 
 mod calls;
 mod durability;
+mod tasks;
 
 use std::time::Instant;
 
