@@ -406,6 +406,7 @@ async fn long_work_on_a_small_budget_ends_with_an_answer() {
         let end = match &ended.outcome {
             Outcome::Succeeded(_) => "answer",
             Outcome::Failed(why) => why,
+            Outcome::Uncertain(call) => unreachable!("no attempt was lost: {call:?}"),
         };
         let Case {
             model,

@@ -174,10 +174,7 @@ pub async fn serve(
     let measured = (engine.clone(), &http);
     let exposition = Arc::new(Exposition::new(measured, (accounts, billing), seed()?));
     let oauth = organization.as_ref().map(|side| side.accounts.options());
-    let challenges = oauth.map_or_else(Challenges::none, |options| {
-        let urls = ["", MCP_PATH].map(|below| options.resource_metadata_url(below));
-        Challenges::of_resources(urls)
-    });
+    let challenges = oauth.map_or_else(Challenges::none, challenges_of);
     let bodies = BodyBudget::default();
     let proxies = TrustedProxies::new(options.trusted_proxies.clone());
     let browsers = engine_browsers(&engine, &options, &proxies, people.is_some());
@@ -289,6 +286,12 @@ fn connections_of(options: &Options, http: &HttpMetrics) -> Connections {
         options.stall,
         http.connections.clone(),
     )
+}
+
+/// Makes the challenges of the engine API of a hosted deployment.
+fn challenges_of(options: &sortie_accounts::Options) -> Challenges {
+    let urls = ["", MCP_PATH].map(|below| options.resource_metadata_url(below));
+    Challenges::of_resources(urls)
 }
 
 /// Makes the metadata of the engine API and of the MCP server for OAuth clients.

@@ -47,11 +47,13 @@ row! {
 }
 
 row! {
-    /// State of the list of an organization's workflows. It differs after each change of the list.
+    /// State of the list of an organization's workflows, which each change of the list changes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ListState {
         /// Number of workflows.
         pub workflows: i64 = "COUNT(*)",
+        /// Sum of their revisions.
+        pub revisions: i64 = "CAST(COALESCE(SUM(revision), 0) AS BIGINT)",
         /// Time of the last change of a workflow that still exists.
         pub updated_at: Option<Timestamp> = "MAX(updated_at)",
     }

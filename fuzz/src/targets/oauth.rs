@@ -98,7 +98,7 @@ fn url(text: &str) -> Url {
 
 fn query(bytes: &[u8]) {
     let asked = BOUNDS.hold(bytes.len(), || {
-        request::asked(Parameters::without_empty(bytes), RESOURCE)
+        request::asked(Parameters::without_empty(bytes), &[RESOURCE.to_owned()])
     });
     let Ok(asked) = asked else { return };
     let all = |wanted: &str| -> Vec<String> {

@@ -47,7 +47,7 @@ impl Options {
         ["", MCP_PATH].map(|path| format!("{}{path}", self.engine_url))
     }
 
-    /// Metadata of the engine API as a protected resource, or of what is at a path below it.
+    /// Metadata of the engine API as a protected resource, or of the resource at a path below it.
     pub fn resource_metadata(&self, below: &str) -> Value {
         json!({
             "resource": format!("{}{below}", self.engine_url),
@@ -63,7 +63,7 @@ impl Options {
         split(&self.engine_url).1
     }
 
-    /// Address of the metadata of the engine API, or of what is at a path below it: the well-known path is inserted between the
+    /// Address of the metadata of the engine API, or of the resource at a path below it: the well-known path is inserted between the
     /// host and the path.
     pub fn resource_metadata_url(&self, below: &str) -> String {
         let (origin, path) = split(&self.engine_url);

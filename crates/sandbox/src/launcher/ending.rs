@@ -13,7 +13,7 @@ use rustix::{
 
 use super::{
     priority::{self, Weighed, Weight},
-    procs::{self, Process, Source},
+    procs::{self, Process, ProcessSource},
 };
 
 /// Longest pause between two scans for descendants that are still dying.
@@ -41,7 +41,10 @@ impl Dying {
         if !priority::is_machine_busy() {
             return Self::default();
         }
-        Self::ending_with(ending, &procs::living_in(Source::Children).unwrap_or_default())
+        Self::ending_with(
+            ending,
+            &procs::living_in(ProcessSource::Children).unwrap_or_default(),
+        )
     }
 
     /// A session that has further processes among `living` keeps its weight.
@@ -83,9 +86,9 @@ pub(super) fn end_all_descendants(limit: Duration) {
     let mut stopped = HashSet::new();
     let mut dying = None;
     let mut pause = Duration::from_millis(1);
+    let mut source = ProcessSource::Children;
     while begin.elapsed() < limit && !reap_all() {
-        // Whatever this misses is a child of this process later: the loop ends when there is none.
-        let Ok(alive) = procs::living_in(Source::Children) else {
+        let Ok(alive) = procs::living_in(source) else {
             thread::sleep(pause);
             continue;
         };
@@ -96,6 +99,11 @@ pub(super) fn end_all_descendants(limit: Duration) {
                 procs::signal(process, Signal::STOP);
                 fresh = true;
             }
+        }
+        if !fresh && source == ProcessSource::Children {
+            // Every process is looked for before the first is killed.
+            source = ProcessSource::All;
+            continue;
         }
         if !fresh {
             // They are stopped now and do not end during this.

@@ -27,7 +27,7 @@ use super::{
     ending::{self, Dying},
     identity, memory,
     piped::{self, Origin, PipedProcesses},
-    procs::{self, Process, Source},
+    procs::{self, Process, ProcessSource},
     questions::Questions,
     rootfs,
     state::{Current, Inherited, Init},
@@ -440,34 +440,34 @@ impl Init<'_> {
     }
 
     /// Kills the processes that `find` finds until it finds none; if they start faster than they are found, kills everything.
-    fn end_processes(&mut self, find: impl Fn(Source) -> io::Result<Vec<Process>>) {
+    fn end_processes(&mut self, find: impl Fn(ProcessSource) -> io::Result<Vec<Process>>) {
         let began = Instant::now();
         let mut killed = HashSet::new();
         let mut dying = None;
         let mut rounds_with_new = 0;
-        let mut found_nothing = false;
+        let mut empty_looks = 0;
         while rounds_with_new < KILL_ROUNDS && began.elapsed() < KILL_LIMIT {
-            let source = if found_nothing {
-                Source::All
+            let source = if empty_looks == 0 {
+                ProcessSource::Children
             } else {
-                Source::Children
+                ProcessSource::All
             };
             let Ok(alive) = find(source) else {
-                found_nothing = false;
+                empty_looks = 0;
                 self.pause(Duration::from_millis(2));
                 self.reap();
                 continue;
             };
             if alive.is_empty() {
                 self.reap();
-                if found_nothing {
+                // A process with a parent that ended during a scan of everything is found by the next one.
+                empty_looks += 1;
+                if empty_looks > 2 {
                     return;
                 }
-                // A process with a parent that ended during the scan is found by the next scan, which looks everywhere.
-                found_nothing = true;
                 continue;
             }
-            found_nothing = false;
+            empty_looks = 0;
             let mut any_new = false;
             for process in &alive {
                 procs::signal(process, Signal::KILL);
@@ -494,7 +494,7 @@ impl Init<'_> {
     /// Kills everything but this process.
     fn end_everything(&mut self) {
         if self.open.level != Level::Namespaces {
-            let living = procs::living_in(Source::Children).unwrap_or_default();
+            let living = procs::living_in(ProcessSource::Children).unwrap_or_default();
             for process in &living {
                 procs::signal(process, Signal::KILL);
             }

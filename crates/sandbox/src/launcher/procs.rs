@@ -24,17 +24,17 @@ pub(super) struct Process {
     ended: bool,
 }
 
-/// Source of a list of processes.
+/// ProcessSource of a list of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
-    /// All of `/proc`, which without a pid namespace has the processes of the whole host.
+pub(super) enum ProcessSource {
+    /// The processes in `/proc`. Without a pid namespace these are all processes of the host.
     All,
     /// The kernel's lists of children, from this process on. Takes a fraction of the time on a host with thousands of processes,
-    /// and may miss a process while others end: what is missed is found by the next look, or in [`All`](Self::All).
+    /// and may miss a process while others end. To see that none is left, look at [`All`](Self::All).
     Children,
 }
 
-impl Source {
+impl ProcessSource {
     fn read(self) -> io::Result<Vec<Process>> {
         match self {
             // Not every kernel has the lists.
@@ -154,11 +154,11 @@ impl Process {
 
 /// The living processes of this sandbox, without this one.
 pub(super) fn living() -> io::Result<Vec<Process>> {
-    living_in(Source::All)
+    living_in(ProcessSource::All)
 }
 
 /// The living processes of this sandbox in a source, without this one.
-pub(super) fn living_in(source: Source) -> io::Result<Vec<Process>> {
+pub(super) fn living_in(source: ProcessSource) -> io::Result<Vec<Process>> {
     let mut found = descendants(&source.read()?, getpid());
     found.retain(Process::is_alive);
     Ok(found)
@@ -183,7 +183,11 @@ pub(super) fn descendants(all: &[Process], ancestor: Pid) -> Vec<Process> {
 
 /// Returns the processes of a command: every living process of ours except those that existed before it started, their
 /// descendants, and those of the processes in `piped`.
-pub(super) fn of_command(command: &Process, piped: &[Pid], source: Source) -> io::Result<Vec<Process>> {
+pub(super) fn of_command(
+    command: &Process,
+    piped: &[Pid],
+    source: ProcessSource,
+) -> io::Result<Vec<Process>> {
     let all = source.read()?;
     let ours = descendants(&all, getpid());
     let mut older: HashSet<Pid> = piped
@@ -208,7 +212,7 @@ pub(super) fn of_command(command: &Process, piped: &[Pid], source: Source) -> io
 /// Returns the processes of a piped process: every living process of ours in its session, and their descendants. A process that
 /// has left the session and lost its parent belongs to the sandbox. The piped process itself comes first, so that it does not see
 /// the others end.
-pub(super) fn of_piped(leader: Pid, source: Source) -> io::Result<Vec<Process>> {
+pub(super) fn of_piped(leader: Pid, source: ProcessSource) -> io::Result<Vec<Process>> {
     let all = source.read()?;
     let ours = descendants(&all, getpid());
     let mut found: Vec<_> = of_session(&all, &ours, leader)
@@ -222,7 +226,7 @@ pub(super) fn of_piped(leader: Pid, source: Source) -> io::Result<Vec<Process>> 
 /// Whether a process of ours is alive in the session of an ended leader, or descends from one that is. True if that cannot be
 /// determined.
 pub(super) fn session_lives(leader: Pid) -> bool {
-    let lives = || of_piped(leader, Source::All).map_or(true, |found| !found.is_empty());
+    let lives = || of_piped(leader, ProcessSource::All).map_or(true, |found| !found.is_empty());
     // A process with a parent that ended during the first scan is found by the second.
     lives() || lives()
 }
@@ -283,33 +287,41 @@ mod tests {
         assert!(parse(pid(12), &last).unwrap().ended);
     }
 
+    /// Ends the process when dropped.
+    struct Ending(std::process::Child);
+
+    impl Drop for Ending {
+        fn drop(&mut self) {
+            let _ended = self.0.kill();
+            let _reaped = self.0.wait();
+        }
+    }
+
     #[test]
     fn the_lists_of_children_have_the_same_family_as_proc() {
+        assert!(
+            Path::new("/proc/thread-self/children").exists(),
+            "the kernel of a test machine has CONFIG_PROC_CHILDREN"
+        );
+        // A program that has two generations below it, and ends with its standard input.
         let mut shell = std::process::Command::new("sh")
-            .args(["-c", "sleep 100 & (sleep 100 & wait) & echo ready; wait"])
+            .args(["-c", "exec 3<&0; (cat <&3 >/dev/null & echo; wait) & wait"])
+            .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())
             .spawn()
+            .map(Ending)
             .unwrap();
-        let mut ready = [0; 6];
-        let out = shell.stdout.as_mut().unwrap();
-        std::io::Read::read_exact(out, &mut ready).unwrap();
-        let leader = pid(i32::try_from(shell.id()).unwrap());
-        let family = |source: Source| {
+        let out = shell.0.stdout.as_mut().unwrap();
+        std::io::Read::read_exact(out, &mut [0]).unwrap();
+        let leader = pid(i32::try_from(shell.0.id()).unwrap());
+        let family = |source: ProcessSource| {
             let mut found = descendants(&source.read().unwrap(), leader);
             found.sort_unstable_by_key(|process| process.pid.as_raw_nonzero());
             found
         };
-        // The inner shell may still be about to start its child.
-        let mut found = family(Source::All);
-        while found.len() < 3 {
-            found = family(Source::All);
-        }
-        assert_eq!(family(Source::Children), found);
-        for process in &found {
-            signal(process, Signal::KILL);
-        }
-        shell.kill().unwrap();
-        shell.wait().unwrap();
+        let found = family(ProcessSource::All);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(family(ProcessSource::Children), found);
     }
 
     #[test]

@@ -92,6 +92,14 @@ impl Watched {
     }
 }
 
+/// Completes when the credential of a stream has ended or the node stops. Another node watches over a stream without one.
+pub(crate) async fn over(credential: Option<&Watched>, stop: &CancellationToken) {
+    match credential {
+        Some(credential) => credential.over().await,
+        None => stop.cancelled().await,
+    }
+}
+
 /// Credentials of the open streams of a server.
 pub(crate) struct CredentialWatch {
     engine: Engine,

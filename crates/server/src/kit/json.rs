@@ -202,9 +202,9 @@ impl Checked<'_> {
     /// so that no error message quotes a long string.
     fn parse<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
         if self.strings.longest > QUOTED_BYTES {
-            parse_json::<T>(&json_text::cut_strings(self.text, QUOTED_BYTES))?;
+            parse::<T>(&json_text::cut_strings(self.text, QUOTED_BYTES))?;
         }
-        parse_json(self.text)
+        parse(self.text)
     }
 }
 
@@ -229,8 +229,29 @@ fn checked(bytes: &[u8]) -> Result<Checked<'_>, Refusal> {
     Ok(Checked { text, strings })
 }
 
-/// Parses JSON of a client as `T`. The refusal names the field and the rule.
-pub(crate) fn parse_json<T: DeserializeOwned>(text: &str) -> Result<T, Refusal> {
+/// Checks and parses the text of a JSON object as a body is. The refusal names the field and the rule.
+pub(crate) fn parse_object<T: DeserializeOwned>(text: &str) -> Result<T, Refusal> {
+    checked(text.as_bytes())?.parse()
+}
+
+/// Checks the text of a JSON object as a body is.
+pub(crate) fn check_object(bytes: &[u8]) -> Result<(), Refusal> {
+    checked(bytes).map(drop)
+}
+
+/// Returns the memory that a JSON text takes as a `Value`, in bytes, or more: an object begins with a node for eleven fields.
+pub(crate) fn value_bytes(text: &[u8]) -> usize {
+    const NODE: usize = 640;
+    const ELEMENT: usize = 64;
+    text.iter().fold(text.len(), |bytes, byte| match byte {
+        b'{' => bytes.saturating_add(NODE),
+        b'[' | b',' => bytes.saturating_add(ELEMENT),
+        _ => bytes,
+    })
+}
+
+/// Parses the text of a body as `T`.
+fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Refusal> {
     serde_json::from_str(text).map_err(|error| ErrorCode::InvalidRequest.because(explain::<T>(text, &error)))
 }
 

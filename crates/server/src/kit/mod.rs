@@ -34,7 +34,7 @@ pub(crate) use challenge::{Challenges, LacksScope};
 pub(crate) use client_address::TrustedProxies;
 pub(crate) use cookies::{SameSite, SessionCookie, Transport};
 pub(crate) use credential_throttle::{CredentialThrottle, Token};
-pub(crate) use credential_watch::{CredentialWatch, Opener, Watched};
+pub(crate) use credential_watch::{CredentialWatch, Opener, Watched, over};
 pub(crate) use cursor::{Cursors, ListCursors};
 pub use deprecation::Deprecation;
 pub(crate) use deprecation::DeprecationHeaders;
@@ -45,8 +45,8 @@ pub(crate) use error::{
 };
 pub(crate) use held_answer::{Once, Uncounted, hold};
 pub(crate) use json::{
-    Json, JsonBody, JsonBytes, check_encoding, is_json, json_response, parse_json, shared_document,
-    shown_once,
+    Json, JsonBody, JsonBytes, check_encoding, check_object, is_json, json_response, parse_object,
+    shared_document, shown_once, value_bytes,
 };
 pub(crate) use large_texts::{LargeTexts, OpenText, TextForm};
 pub(crate) use multipart::{Form, Part};

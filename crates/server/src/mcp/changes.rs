@@ -11,16 +11,19 @@ use http::{
 };
 use sortie_api::{OrgId, Refusal};
 use sortie_store::{Store, workflows::ListState};
-use tokio::sync::watch;
+use tokio::{
+    sync::watch,
+    time::{Instant, Interval, MissedTickBehavior, interval_at},
+};
 
 use crate::{
     app::App,
-    kit::{Opener, Watched},
+    kit::{Opener, Watched, over},
     metrics::OpenStream,
     routes::X_ACCEL_BUFFERING,
 };
 
-/// Interval after which the store is asked although no node has signalled a change: a signal may be lost.
+/// Interval at which the store is asked without a signal: a signal of another node may be lost.
 const POLL: Duration = Duration::from_secs(15);
 
 const OPENING: &str = ": connected\n";
@@ -29,24 +32,29 @@ const LIST_CHANGED: &str =
     "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
 
 /// Waits for changes of the workflows of an organization.
-pub(super) struct Changes {
+pub(super) struct WorkflowChanges {
     store: Store,
     org: OrgId,
     signals: watch::Receiver<()>,
+    polls: Interval,
+    /// Whether the store is to be asked.
+    is_due: bool,
     known: ListState,
 }
 
-impl Changes {
+impl WorkflowChanges {
     /// Waits for changes after now.
-    pub(super) async fn of(app: &App, org: OrgId) -> Result<Self, Refusal> {
+    pub(super) async fn subscribe(app: &App, org: OrgId) -> Result<Self, Refusal> {
         let store = app.engine.store().clone();
-        // A change between the two is found at once.
+        // A change between the two statements is found at once.
         let signals = app.engine.workflow_changes();
         let known = store.workflow_list_state(org).await?;
         Ok(Self {
             store,
             org,
             signals,
+            polls: every(POLL),
+            is_due: false,
             known,
         })
     }
@@ -54,9 +62,17 @@ impl Changes {
     /// Completes after a change. Cancel-safe.
     pub(super) async fn next(&mut self) {
         loop {
-            // The sender lives as long as the engine.
-            let _signal_or_poll = tokio::time::timeout(POLL, self.signals.changed()).await;
-            match self.store.workflow_list_state(self.org).await {
+            if !self.is_due {
+                tokio::select! {
+                    // The sender lives as long as the engine.
+                    _ = self.signals.changed() => {}
+                    _ = self.polls.tick() => {}
+                }
+                self.is_due = true;
+            }
+            let state = self.store.workflow_list_state(self.org).await;
+            self.is_due = false;
+            match state {
                 Ok(state) if state == self.known => {}
                 Ok(state) => {
                     self.known = state;
@@ -68,10 +84,16 @@ impl Changes {
     }
 }
 
+fn every(period: Duration) -> Interval {
+    let mut interval = interval_at(Instant::now() + period, period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
 /// Stream of server-sent events to one client.
 struct ChangeStream {
-    changes: Changes,
-    heartbeat: Duration,
+    changes: WorkflowChanges,
+    heartbeat: Interval,
     credential: Option<Watched>,
     app: Arc<App>,
     is_open: bool,
@@ -84,26 +106,20 @@ impl ChangeStream {
             self.is_open = true;
             return Some((Ok(Bytes::from_static(OPENING.as_bytes())), self));
         }
-        let over = async {
-            match &self.credential {
-                Some(credential) => credential.over().await,
-                None => self.app.stop.cancelled().await,
-            }
-        };
         let text = tokio::select! {
-            () = over => return None,
+            () = over(self.credential.as_ref(), &self.app.stop) => return None,
             () = self.changes.next() => LIST_CHANGED,
-            () = tokio::time::sleep(self.heartbeat) => HEARTBEAT,
+            _ = self.heartbeat.tick() => HEARTBEAT,
         };
         Some((Ok(Bytes::from_static(text.as_bytes())), self))
     }
 }
 
 /// Answers with a stream of the changes, until the credential ends or the node stops.
-pub(super) fn change_stream(app: &Arc<App>, changes: Changes, opener: Opener) -> Response {
+pub(super) fn change_stream(app: &Arc<App>, changes: WorkflowChanges, opener: Opener) -> Response {
     let stream = ChangeStream {
         changes,
-        heartbeat: app.heartbeat,
+        heartbeat: every(app.heartbeat),
         credential: app.watch.watch(opener),
         app: Arc::clone(app),
         is_open: false,

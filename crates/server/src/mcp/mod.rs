@@ -1,28 +1,34 @@
-//! MCP server, `/mcp` (`docs/MCP.md`): other agents start runs, wait for them and read what they left.
+//! MCP server, `/mcp` (`docs/MCP.md`): other agents start runs, wait for them and read their files.
 //!
 //! Each request is answered on its own, in every revision of the protocol: there are no sessions, so any node answers any request
 //! and a restart loses nothing. Each saved workflow of the organization is a tool. A call that starts a run is answered by a task
 //! if the client knows tasks; its ID is that of the run, and its state is the run in the store. Any other client waits, and gets
-//! the status of the run before it would give up.
+//! the status of the run before its own timeout.
 
+mod calls;
+mod catalog;
 mod changes;
 mod resources;
 mod results;
-mod tools;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use axum::{Extension, body::Body, extract::State, response::Response};
+use axum::{
+    body::{Body, HttpBody as _},
+    extract::State,
+    response::Response,
+};
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode, header::ACCEPT, request::Parts};
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full};
+use parking_lot::Mutex;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
         CallToolRequestParams, CallToolResponse, CancelTaskParams, GetTaskParams, GetTaskResult,
         Implementation, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-        PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
-        ServerConfig, SubscriptionFilter, UpdateTaskParams,
+        PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+        ServerCapabilities, ServerConfig, SubscriptionFilter, UpdateTaskParams,
     },
     service::{RequestContext, SubscriptionContext},
     transport::streamable_http_server::{
@@ -31,16 +37,24 @@ use rmcp::{
 };
 use serde_json::json;
 use sortie_api::{ErrorCode, Refusal, RunId, limits};
-use sortie_engine::Hop;
 
-use self::changes::{Changes, change_stream};
-pub(crate) use self::tools::Catalog;
-use self::tools::NoResult;
+pub(crate) use self::catalog::Catalog;
+use self::{
+    calls::NoResult,
+    changes::{WorkflowChanges, change_stream},
+};
 use crate::{
     app::App,
-    kit::{ApiResult, JsonBytes, Member, Opener},
+    kit::{AnswerRoom, ApiResult, JsonBytes, Member, Opener, check_object, over, value_bytes},
     routes::names,
 };
+
+/// Revisions of the protocol that the server speaks.
+const REVISIONS: [ProtocolVersion; 3] = [
+    ProtocolVersion::V_2025_06_18,
+    ProtocolVersion::V_2025_11_25,
+    ProtocolVersion::V_2026_07_28,
+];
 
 const INSTRUCTIONS: &str = "Sortie runs agents in a sandbox. Each saved workflow is a tool. A run may take longer than a call: \
     then the result has its ID and status, and `wait_run` waits for its end.";
@@ -49,16 +63,19 @@ const INSTRUCTIONS: &str = "Sortie runs agents in a sandbox. Each saved workflow
 pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     who: Member,
-    Extension(hop): Extension<Hop>,
     opener: Opener,
     parts: Parts,
-    JsonBytes(bytes, _room): JsonBytes,
+    JsonBytes(bytes, mut room): JsonBytes,
 ) -> ApiResult<Response> {
-    let server = Server {
+    check_object(&bytes)?;
+    // The library keeps the values, and copies them to compare the headers with them.
+    room.grow(value_bytes(&bytes).saturating_mul(2)).await?;
+    let rooms = Rooms::default();
+    let server = McpServer {
         app: Arc::clone(&app),
         who,
-        hop,
         opener,
+        rooms: Arc::clone(&rooms),
     };
     let config = StreamableHttpServerConfig::default()
         // Requests carry a credential that pages of other origins do not have, so `Host` is not checked.
@@ -80,7 +97,16 @@ pub(crate) async fn answer(
             .because("the body must be one JSON-RPC message of MCP")
             .into());
     }
-    Ok(response.map(Body::new))
+    Ok(response.map(|body| {
+        if body.size_hint().exact().is_some() {
+            return Body::new(body);
+        }
+        // The answer is a stream, which a slow reader holds in memory.
+        Body::new(body.map_frame(move |frame| {
+            let _kept_with_the_body = &rooms;
+            frame
+        }))
+    }))
 }
 
 /// Streams the changes of the list of tools to a client of a revision before 2026-07-28. Later clients send
@@ -96,20 +122,34 @@ pub(crate) async fn listen(
             .because("Accept: must name text/event-stream")
             .into());
     }
-    let changes = Changes::of(&app, who.org).await?;
+    let changes = WorkflowChanges::subscribe(&app, who.org).await?;
     Ok(change_stream(&app, changes, opener))
 }
 
+/// Memory reservations of an answer.
+type Rooms = Arc<Mutex<Vec<AnswerRoom>>>;
+
 /// Answers the requests of one caller.
 #[derive(Clone)]
-struct Server {
+struct McpServer {
     app: Arc<App>,
     who: Member,
-    hop: Hop,
     opener: Opener,
+    rooms: Rooms,
 }
 
-impl ServerHandler for Server {
+impl McpServer {
+    /// Keeps a reservation until the answer is sent.
+    fn keep(&self, room: AnswerRoom) {
+        self.rooms.lock().push(room);
+    }
+}
+
+impl ServerHandler for McpServer {
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        Cow::Borrowed(&REVISIONS)
+    }
+
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_tools()
@@ -188,14 +228,15 @@ impl ServerHandler for Server {
         self.task(run).await.map_err(task_error)
     }
 
-    /// No run asks its client for anything.
+    /// No run asks its client for anything, so answers are ignored.
     async fn update_task(
         &self,
         request: UpdateTaskParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        run_of_task(&request.task_id)?;
-        Err(ErrorData::invalid_params("the task asks for nothing", None))
+        let run = run_of_task(&request.task_id)?;
+        let found = self.app.engine.look_at_run(self.who.org, run, Duration::ZERO);
+        found.await.map(drop).map_err(task_error)
     }
 
     async fn cancel_task(
@@ -213,21 +254,14 @@ impl ServerHandler for Server {
     }
 
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut changes = Changes::of(&self.app, self.who.org)
+        let mut changes = WorkflowChanges::subscribe(&self.app, self.who.org)
             .await
             .map_err(protocol_error)?;
         let credential = self.app.watch.watch(self.opener);
-        let stop = self.app.stop.clone();
-        let over = async {
-            match &credential {
-                Some(credential) => credential.over().await,
-                None => stop.cancelled().await,
-            }
-        };
-        tokio::pin!(over);
+        let _open = self.app.http.stream();
         loop {
             tokio::select! {
-                () = &mut over => return Ok(()),
+                () = over(credential.as_ref(), &self.app.stop) => return Ok(()),
                 () = subscription.cancelled() => return Ok(()),
                 () = changes.next() => {}
             }
@@ -258,11 +292,9 @@ fn task_error(refusal: Refusal) -> ErrorData {
 
 /// Turns a refusal into a JSON-RPC error. The cause is logged and not sent.
 fn protocol_error(refusal: Refusal) -> ErrorData {
-    match refusal.code.status() {
-        400..500 => ErrorData::invalid_params(refusal.text, None),
-        _ => {
-            tracing::error!(error = %refusal, "an MCP request failed");
-            ErrorData::internal_error(refusal.text, None)
-        }
+    if (400..500).contains(&refusal.code.status()) {
+        return ErrorData::invalid_params(refusal.text, None);
     }
+    tracing::error!(error = %refusal, "an MCP request failed");
+    ErrorData::internal_error(refusal.text, None)
 }

@@ -13,8 +13,8 @@ use sortie_api::{Artifact, ErrorCode, Refusal, Run, RunId};
 use sortie_engine::Stored;
 use sortie_store::runs::RunFilter;
 
-use super::Server;
-use crate::kit::AnswerRoom;
+use super::McpServer;
+use crate::kit::{FromQuery as _, PageQuery, Pairs};
 
 const SCHEME: &str = "sortie://runs/";
 const JSON: &str = "application/json";
@@ -43,15 +43,15 @@ const PATH: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// What a URI names.
+/// Resource of a URI.
 #[derive(Debug, PartialEq, Eq)]
-enum Named {
+enum ResourceName {
     Run(RunId),
     Artifact(RunId, String),
 }
 
-impl Named {
-    fn by(uri: &str) -> Option<Self> {
+impl ResourceName {
+    fn parse(uri: &str) -> Option<Self> {
         let rest = uri.strip_prefix(SCHEME)?;
         let Some((run, below)) = rest.split_once('/') else {
             return Some(Self::Run(rest.parse().ok()?));
@@ -104,11 +104,14 @@ fn of_run(run: Run) -> Resource {
     }
 }
 
-impl Server {
+impl McpServer {
     /// Lists runs, newest first.
     pub(super) async fn resources(&self, cursor: Option<String>) -> Result<ListResourcesResult, Refusal> {
-        let filter = RunFilter::default();
-        let (runs, next) = self.runs(filter, PAGE, cursor).await?;
+        let query = cursor.map_or_else(String::new, |cursor| {
+            format!("cursor={}", utf8_percent_encode(&cursor, PATH))
+        });
+        let page = PageQuery::<PAGE>::from_query(&Pairs::of(&query))?;
+        let (runs, next) = self.runs(RunFilter::default(), &page).await?;
         let mut list = ListResourcesResult::with_all_items(runs.into_iter().map(of_run).collect());
         list.next_cursor = next;
         Ok(list)
@@ -119,9 +122,9 @@ impl Server {
     /// # Errors
     /// `NotFound` for a URI that names neither. `PayloadTooLarge` for an artifact of more than [`RESOURCE_BYTES`].
     pub(super) async fn resource(&self, uri: &str) -> Result<ReadResourceResult, Refusal> {
-        let named = Named::by(uri).ok_or_else(Refusal::not_found)?;
+        let named = ResourceName::parse(uri).ok_or_else(Refusal::not_found)?;
         let contents = match named {
-            Named::Run(run) => {
+            ResourceName::Run(run) => {
                 let run = self
                     .app
                     .engine
@@ -130,7 +133,7 @@ impl Server {
                 let text = serde_json::to_string(&run).map_err(Refusal::internal)?;
                 ResourceContents::text(text, uri).with_mime_type(JSON)
             }
-            Named::Artifact(run, path) => {
+            ResourceName::Artifact(run, path) => {
                 let stored = self.app.engine.stored_artifact(self.who.org, run, &path).await?;
                 if stored.size > RESOURCE_BYTES {
                     return Err(ErrorCode::PayloadTooLarge.because(format!(
@@ -138,7 +141,7 @@ impl Server {
                         stored.size
                     )));
                 }
-                let (bytes, _room) = self.bytes(&stored, 0, RESOURCE_BYTES).await?;
+                let bytes = self.bytes(&stored, 0, RESOURCE_BYTES).await?;
                 let contents = match String::from_utf8(bytes) {
                     Ok(text) => ResourceContents::text(text, uri),
                     Err(error) => ResourceContents::blob(STANDARD.encode(error.as_bytes()), uri),
@@ -150,23 +153,18 @@ impl Server {
     }
 
     /// Reads at most `most` bytes of some content from `offset` on.
-    pub(super) async fn bytes(
-        &self,
-        stored: &Stored,
-        offset: u64,
-        most: u64,
-    ) -> Result<(Vec<u8>, AnswerRoom), Refusal> {
+    pub(super) async fn bytes(&self, stored: &Stored, offset: u64, most: u64) -> Result<Vec<u8>, Refusal> {
         let begin = offset.min(stored.size);
         let end = begin.saturating_add(most).min(stored.size);
         let length = usize::try_from(end - begin).map_err(Refusal::internal)?;
         // The bytes, and their text or Base64 in the answer.
-        let room = self.app.bodies.answer_room(length.saturating_mul(3)).await?;
+        self.keep(self.app.bodies.answer_room(length.saturating_mul(3)).await?);
         let content = self.app.engine.read_content(stored, begin..end).await?;
         let bytes = content.try_fold(Vec::with_capacity(length), async |mut all, piece| {
             all.extend_from_slice(&piece);
             Ok(all)
         });
-        Ok((bytes.await.map_err(Refusal::internal)?, room))
+        bytes.await.map_err(Refusal::internal)
     }
 }
 
@@ -191,19 +189,22 @@ mod tests {
                 content_type: "text/plain".to_owned(),
             };
             let uri = link(run(), &artifact).uri;
-            prop_assert_eq!(Named::by(&uri), Some(Named::Artifact(run(), path)));
+            prop_assert_eq!(ResourceName::parse(&uri), Some(ResourceName::Artifact(run(), path)));
         }
 
         #[test]
         fn any_text_is_a_name_or_none(text in any::<String>()) {
-            let _no_panic = Named::by(&format!("{SCHEME}{text}"));
+            let _no_panic = ResourceName::parse(&format!("{SCHEME}{text}"));
         }
     }
 
     #[test]
     fn other_uris_name_nothing() {
         let run = run();
-        assert_eq!(Named::by(&format!("{SCHEME}{run}")), Some(Named::Run(run)));
+        assert_eq!(
+            ResourceName::parse(&format!("{SCHEME}{run}")),
+            Some(ResourceName::Run(run))
+        );
         for uri in [
             String::new(),
             "file:///etc/passwd".to_owned(),
@@ -213,7 +214,7 @@ mod tests {
             format!("{SCHEME}run_x/artifacts/a"),
             format!("{SCHEME}{run}/artifacts/%ff"),
         ] {
-            assert_eq!(Named::by(&uri), None, "{uri}");
+            assert_eq!(ResourceName::parse(&uri), None, "{uri}");
         }
     }
 }

@@ -85,18 +85,28 @@ pub(super) struct ListResult {
     pub(super) next_cursor: Option<String>,
 }
 
-/// Purpose of a tool that returns a run.
+/// Purpose of a call that returns a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// The result of the run: a run that ended without success is an error.
+pub(super) enum Purpose {
+    /// To get the result of the run: a run that ended without success is an error.
     Result,
-    /// The state of the run, whatever it is.
+    /// To get the state of the run.
     State,
 }
 
+/// Returns what to call next.
+fn hint_of(run: &Run) -> Option<&'static str> {
+    if !run.status.is_final() {
+        Some("still running: call wait_run to wait for its end")
+    } else if run.output_available == Some(true) {
+        Some("the run has zero data retention: its output can be read once, by GET /v1/runs/{id}")
+    } else {
+        None
+    }
+}
+
 /// Makes the result of a tool from a run and its output.
-pub(super) fn of_run(run: &Run, output: Option<Value>, wanted: Wanted) -> Result<CallToolResult, Refusal> {
-    let hint = "the run goes on: call wait_run to wait for its end";
+pub(super) fn of_run(run: &Run, output: Option<Value>, purpose: Purpose) -> Result<CallToolResult, Refusal> {
     let result = RunResult {
         run: run.id,
         status: run.status,
@@ -104,7 +114,7 @@ pub(super) fn of_run(run: &Run, output: Option<Value>, wanted: Wanted) -> Result
         error: run.error.as_deref(),
         cost_micros: run.cost_micros,
         artifacts: run.artifacts.iter().map(Into::into).collect(),
-        hint: (!run.status.is_final()).then_some(hint),
+        hint: hint_of(run),
     };
     let mut made = structured(&result)?;
     made.content.extend(
@@ -113,7 +123,7 @@ pub(super) fn of_run(run: &Run, output: Option<Value>, wanted: Wanted) -> Result
             .map(|artifact| ContentBlock::resource_link(link(run.id, artifact))),
     );
     let is_failure = run.status.is_final() && run.status != RunStatus::Succeeded;
-    made.is_error = Some(wanted == Wanted::Result && is_failure);
+    made.is_error = Some(purpose == Purpose::Result && is_failure);
     Ok(made)
 }
 
@@ -138,10 +148,12 @@ pub(super) fn state(run: &Run, result: Option<CallToolResult>) -> Result<GetTask
     let payload = match (run.status, result) {
         (RunStatus::Cancelled, _) => TaskPayload::Cancelled,
         (_, None) => TaskPayload::Working,
-        (_, Some(result)) => match serde_json::to_value(result).map_err(Refusal::internal)? {
-            Value::Object(result) => TaskPayload::Completed { result },
-            other => return Err(Refusal::internal(format!("a result is no object: {other}"))),
-        },
+        (_, Some(result)) => {
+            let result = serde_json::to_value(result).and_then(serde_json::from_value);
+            TaskPayload::Completed {
+                result: result.map_err(Refusal::internal)?,
+            }
+        }
     };
     Ok(GetTaskResult::new(DetailedTask::new(task(run), payload)))
 }

@@ -127,12 +127,15 @@ fn named<'a>(tools: &'a [Value], name: &str) -> &'a Value {
 async fn each_workflow_is_a_tool_with_its_schemas() {
     let rig = Rig::start().await;
     let object = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
-    let list = json!({"type": "array", "items": {"type": "integer"}});
+    let list = json!({"type": "array", "items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "integer"}}});
     let output = json!({"$ref": "#/$defs/sum", "$defs": {"sum": {"type": "integer"}}});
     let sum = json!({"prompt": "1", "description": "Adds.", "input_schema": object, "output_schema": output});
     save(&rig.member, "sum", &sum).await;
     save(&rig.member, "list", &json!({"prompt": "x", "input_schema": list})).await;
     save(&rig.member, "free", &json!({"prompt": "x"})).await;
+    for hidden in ["report.v2", &"a".repeat(65)] {
+        save(&rig.member, hidden, &json!({"prompt": "x"})).await;
+    }
     save(
         &rig.member,
         "get_run",
@@ -163,11 +166,21 @@ async fn each_workflow_is_a_tool_with_its_schemas() {
         (&tool["description"], &tool["inputSchema"]),
         (&json!("Adds."), &object)
     );
-    let mut identified = output;
-    identified["$id"] = "urn:sortie:workflow:sum:1:output".into();
-    assert_eq!(tool["outputSchema"]["properties"]["output"], identified);
+    let identified = |mut schema: Value, nested: &Value, id: &str| {
+        let urn = nested["$id"].as_str().unwrap();
+        assert!(
+            urn.starts_with("urn:sortie:workflow:") && urn.ends_with(id),
+            "{urn}"
+        );
+        schema["$id"] = urn.into();
+        schema
+    };
+    let nested = &tool["outputSchema"]["properties"]["output"];
+    assert_eq!(*nested, identified(output, nested, ":output"));
+    let of_list = &named(&tools, "list")["inputSchema"];
+    let list = identified(list, &of_list["properties"]["input"], ":input");
     assert_eq!(
-        named(&tools, "list")["inputSchema"],
+        *of_list,
         json!({"type": "object", "properties": {"input": list}, "required": ["input"], "additionalProperties": false})
     );
     assert_eq!(named(&tools, "free")["inputSchema"], json!({"type": "object"}));
@@ -267,7 +280,7 @@ async fn a_client_without_tasks_gets_the_status_before_it_gives_up() {
         ["queued", "starting", "running"].contains(&run["status"].as_str().unwrap()),
         "{run}"
     );
-    assert_eq!(run["hint"], "the run goes on: call wait_run to wait for its end");
+    assert_eq!(run["hint"], "still running: call wait_run to wait for its end");
     let of = json!({"run": run["run"]});
     assert_eq!(mcp.run("wait_run", of.clone()).await["hint"], run["hint"]);
     let cancelled = mcp.run("cancel_run", of.clone()).await;
@@ -284,7 +297,13 @@ async fn any_run_is_started_listed_and_read() {
     let started = mcp.run("start_run", request).await;
     let done = mcp.run("wait_run", json!({"run": started["run"]})).await;
     assert_has!(done, {"status": "succeeded", "output": "hello"});
-    mcp.run("start_run", plain("other")).await;
+    let mut other = plain("other");
+    other["idempotency_key"] = "once".into();
+    let other = [
+        mcp.run("start_run", other.clone()).await,
+        mcp.run("start_run", other).await,
+    ];
+    assert_eq!(other[0]["run"], other[1]["run"], "the same key starts one run");
     let page = mcp.call("list_runs", json!({"limit": 1})).await["structuredContent"].clone();
     assert_eq!(page["runs"][0]["title"], "other");
     let next = json!({"limit": 1, "cursor": page["next_cursor"]});
@@ -301,11 +320,14 @@ async fn any_run_is_started_listed_and_read() {
     for (tool, arguments, rule) in rows! {
         "start_run", json!({}), "prompt: required unless workflow is set";
         "start_run", json!({"prompt": 1}), "prompt: must be a string, not the number 1";
-        "start_run", json!({"promt": "x"}), "promt: unknown field";
+        "start_run", json!({"promt": "x"}), "promt: start_run has no such argument";
+        "start_run", json!({"prompt": "x", "zero_data_retention": true}), "zero_data_retention: start_run has no such argument";
+        "start_run", json!({"prompt": "x", "idempotency_key": 1}), "idempotency_key: must be a string";
         "get_run", json!({"run": "x"}), "run: ";
         "get_run", json!({}), "run: required";
         "wait_run", json!({"run": RunId::new(Timestamp::from_micros(1), [1; 10])}), "not found";
-        "list_runs", json!({"limit": 101}), "limit: must be 1 to 100";
+        "list_runs", json!({"limit": 101}), "limit: ";
+        "list_runs", json!({"tag": ""}), "tag: ";
         "list_runs", json!({"cursor": "x"}), "cursor: not a cursor of this list";
         "read_artifact", json!({"run": started["run"], "path": "no.txt"}), "not found";
     } {
@@ -343,7 +365,8 @@ async fn a_call_is_answered_by_the_task_of_its_run() {
     let of = json!({"taskId": slow});
     assert_eq!(mcp.result("tasks/get", of.clone()).await["status"], "working");
     assert_eq!(mcp.call("wait_run", json!({"run": slow})).await["taskId"], slow);
-    assert_has!(mcp.error("tasks/update", json!({"taskId": slow, "inputResponses": {}})).await, {"code": -32_602});
+    let answers = json!({"taskId": slow, "inputResponses": {"none": {}}});
+    mcp.result("tasks/update", answers).await;
     mcp.result("tasks/cancel", of.clone()).await;
     assert_eq!(mcp.result("tasks/get", of.clone()).await["status"], "cancelled");
     mcp.result("tasks/cancel", of.clone()).await;
@@ -355,9 +378,10 @@ async fn a_call_is_answered_by_the_task_of_its_run() {
         (&rig.member, &json!("")),
     ] {
         let mcp = Mcp::with_tasks(client);
-        for method in ["tasks/get", "tasks/cancel"] {
+        for method in ["tasks/get", "tasks/cancel", "tasks/update"] {
             assert_eq!(
-                mcp.error(method, json!({"taskId": task})).await,
+                mcp.error(method, json!({"taskId": task, "inputResponses": {}}))
+                    .await,
                 unknown,
                 "{task}"
             );
@@ -428,7 +452,8 @@ async fn next(stream: &mut EventStream) -> Option<Value> {
 #[tokio::test]
 async fn clients_hear_of_workflows_that_are_saved_and_deleted() {
     let rig = Rig::start().await;
-    let mut stream = changes(&rig.member).await;
+    let key = rig.new_key("mcp").await;
+    let mut stream = changes(&key.client).await;
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     let definition = json!({"prompt": "x"});
     save(&rig.member, "one", &definition).await;
@@ -443,14 +468,16 @@ async fn clients_hear_of_workflows_that_are_saved_and_deleted() {
     assert_eq!(next(&mut stream).await.as_ref(), Some(&changed));
     rig.member.delete("/v1/workflows/one").must(204).await;
     assert_eq!(next(&mut stream).await.as_ref(), Some(&changed));
-
-    let key = rig.new_key("mcp").await;
-    let mut stream = changes(&key.client).await;
     rig.admin
         .delete(&format!("/v1/admin/keys/{}", key.id))
         .must(204)
         .await;
-    assert_eq!(next(&mut stream).await, None, "its key has ended");
+    assert_eq!(
+        next(&mut stream).await,
+        None,
+        "its key has ended, and nothing else has changed"
+    );
+
     let wrong = rig.member.with_header("accept", "application/json").get("/mcp");
     assert_eq!(
         wrong.must_refuse("invalid_request").await.error,
@@ -464,13 +491,22 @@ async fn a_message_that_is_none_is_refused() {
     let client = rig
         .member
         .with_header("accept", "application/json, text/event-stream");
-    for body in ["{", "{}", "[]", "\"x\"", r#"{"jsonrpc":"2.0","id":1}"#] {
+    let message = "the body must be one JSON-RPC message of MCP";
+    let object = "the body must be a JSON object";
+    for (body, rule) in [
+        ("{", message),
+        ("{}", message),
+        (r#"{"jsonrpc":"2.0","id":1}"#, message),
+        ("[]", object),
+        ("\"x\"", object),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":"\u0000"}}"#,
+            "params.a: ",
+        ),
+    ] {
         let refused = client.send(Method::POST, "/mcp", Bytes::from_static(body.as_bytes()));
         let refused = refused.must_refuse("invalid_request").await;
-        assert_eq!(
-            refused.error, "the body must be one JSON-RPC message of MCP",
-            "{body}"
-        );
+        assert!(refused.error.starts_with(rule), "{body}: {}", refused.error);
     }
     let unknown = Mcp::of(&rig.member).error("no/such/method", json!({})).await;
     assert_eq!(unknown["code"], -32_601);
@@ -497,4 +533,32 @@ async fn only_members_of_an_organization_are_served() {
     let of_run = rig.member.with_key(token["token"].as_str().unwrap());
     of_run.get("/mcp").must_refuse("forbidden").await;
     of_run.post("/mcp", &json!({})).must_refuse("forbidden").await;
+}
+
+/// Clients repeat calls, and a task has its result each time. The one answer with the output stays the API's.
+#[tokio::test]
+async fn an_output_that_can_be_read_once_stays_readable() {
+    let rig = Rig::start().await;
+    let mut request = plain("secret");
+    request["zero_data_retention"] = true.into();
+    let run = rig.member.create_id(&request).await.unwrap();
+    let mcp = Mcp::of(&rig.member);
+    let of = json!({"run": run});
+    let waited = mcp.run("wait_run", of.clone()).await;
+    assert_has!(waited, {"status": "succeeded"});
+    for result in [waited, mcp.run("get_run", of).await] {
+        assert!(result.get("output").is_none(), "{result}");
+        assert!(
+            result["hint"]
+                .as_str()
+                .is_some_and(|hint| hint.contains("can be read once")),
+            "{result}"
+        );
+    }
+    let state = Mcp::with_tasks(&rig.member)
+        .result("tasks/get", json!({"taskId": run}))
+        .await;
+    assert_eq!(state["status"], "completed");
+    let read = rig.member.run(&run).await.unwrap();
+    assert_eq!(read.output.as_deref(), Some("secret"));
 }

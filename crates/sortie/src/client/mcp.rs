@@ -10,7 +10,7 @@ use sortie_net::{
     sse::{Message, Parser},
 };
 
-use super::{Client, REFUSAL_BYTES, RefusalHead, http_client};
+use super::{Client, REFUSAL_BYTES, RefusalHead, http_client, rate_limit::retry_after};
 use crate::failure::{Failure, Result};
 
 /// Silence after which a connection counts as lost. The engine answers a call within 50 seconds.
@@ -61,11 +61,15 @@ impl Client {
                 McpAnswer::One(Some(self.read(response).await?))
             });
         }
-        let head = RefusalHead::of(&response);
+        let (head, retry_after) = (RefusalHead::of(&response), retry_after(&response));
         let body = read_body(response, REFUSAL_BYTES).await.unwrap_or_default();
         match serde_json::from_slice::<Value>(&body) {
             Ok(error) if error.get("jsonrpc").is_some() => Ok(McpAnswer::One(Some(error))),
-            Ok(_) | Err(_) => Err(self.explain(&head, &body)),
+            Ok(_) | Err(_) => {
+                let mut refusal = self.explain(&head, &body);
+                refusal.retry_after = retry_after;
+                Err(refusal)
+            }
         }
     }
 }
@@ -84,7 +88,7 @@ impl McpAnswer {
             Self::One(message) => return Ok(message.take()),
             Self::Stream(response, parser, ready) => (response, parser, ready),
         };
-        let broken = |what: String| Failure::unavailable(format!("the answer broke off: {what}"));
+        let broken = |what: String| Failure::unavailable(format!("cannot read the answer: {what}"));
         loop {
             if let Some(message) = ready.pop_front() {
                 // A server may begin a stream with an empty message.

@@ -39,6 +39,8 @@ const WAITING: usize = 16;
 
 /// JSON-RPC: the text is not JSON.
 const PARSE_ERROR: i32 = -32_700;
+/// JSON-RPC: the JSON is no message.
+const INVALID_REQUEST: i32 = -32_600;
 /// JSON-RPC: the server failed.
 const INTERNAL_ERROR: i32 = -32_603;
 
@@ -61,8 +63,7 @@ async fn bridge(connection: &mut Connection) -> Result<Exit> {
         revision: Arc::default(),
         tasks: JoinSet::new(),
         open: HashMap::new(),
-        streams: Vec::new(),
-        has_handshake: false,
+        changes: None,
     };
     let mut interrupted = interruption();
     let mut has_ended = false;
@@ -71,14 +72,20 @@ async fn bridge(connection: &mut Connection) -> Result<Exit> {
             // Answers leave before more messages come in.
             biased;
             () = &mut interrupted => return Err(Failure::left()),
-            Some(answer) = answers.recv() => terminal::print_line(&answer.to_string())?,
+            Some(answer) = answers.recv() => print(&answer)?,
             Some(ended) = requests.tasks.join_next() => {
-                if matches!(ended, Ok(Ended::Unreachable)) && connection.find_again().await? {
-                    requests.move_to(connection.client.for_mcp()?);
+                if matches!(ended, Ok(Outcome::Unreachable)) && connection.find_again().await? {
+                    for unanswered in requests.move_to(connection.client.for_mcp()?) {
+                        print(&unanswered)?;
+                    }
                 }
             }
             message = messages.recv(), if !has_ended => match message {
-                Some(message) => requests.take(&message?).await?,
+                Some(message) => {
+                    if let Some(answer) = requests.take(&message?) {
+                        print(&answer)?;
+                    }
+                }
                 None => {
                     has_ended = true;
                     requests.end_streams();
@@ -87,9 +94,13 @@ async fn bridge(connection: &mut Connection) -> Result<Exit> {
         }
     }
     while let Ok(answer) = answers.try_recv() {
-        terminal::print_line(&answer.to_string())?;
+        print(&answer)?;
     }
     Ok(Exit::Success)
+}
+
+fn print(message: &Value) -> Result<()> {
+    Ok(terminal::print_line(&message.to_string())?)
 }
 
 /// Reads the lines of standard input on a thread, which ends after the last line or a failure.
@@ -120,13 +131,32 @@ fn lines_of_stdin() -> mpsc::Receiver<Result<Vec<u8>>> {
     lines
 }
 
-/// Reason for the end of a request.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
-    /// It was answered.
+enum Outcome {
+    /// The engine has answered, or refused.
     Answered,
-    /// The engine could not be reached, or its answer broke off.
+    /// The engine could not be reached, or its answer ended early.
     Unreachable,
+}
+
+impl Outcome {
+    fn of(failure: &Failure) -> Self {
+        // A rate limit is an answer.
+        if failure.exit == Exit::Unavailable && failure.retry_after.is_none() {
+            Self::Unreachable
+        } else {
+            Self::Answered
+        }
+    }
+}
+
+/// Request without an answer yet.
+struct OpenRequest {
+    id: Value,
+    task: AbortHandle,
+    /// Whether it ends only with its connection.
+    is_stream: bool,
 }
 
 /// Requests to the engine that have no answer yet.
@@ -135,77 +165,88 @@ struct Requests {
     output: mpsc::Sender<Value>,
     /// Revision that the handshake agreed on. Later revisions have none: each request names its own.
     revision: Arc<Mutex<Option<String>>>,
-    tasks: JoinSet<Ended>,
-    /// By their IDs. An ID is a text or a number.
-    open: HashMap<String, AbortHandle>,
-    /// Requests that have no end of their own.
-    streams: Vec<AbortHandle>,
-    /// Whether the client uses a revision with a handshake, and has made it.
-    has_handshake: bool,
+    tasks: JoinSet<Outcome>,
+    /// By the text of their IDs.
+    open: HashMap<String, OpenRequest>,
+    /// Stream of changes, after a handshake.
+    changes: Option<AbortHandle>,
 }
 
 impl Requests {
-    /// Takes a message of the client.
-    async fn take(&mut self, line: &[u8]) -> Result<()> {
+    /// Takes a message of the client. Returns the answer if the message is none.
+    fn take(&mut self, line: &[u8]) -> Option<Value> {
         if line.trim_ascii().is_empty() {
-            return Ok(());
+            return None;
         }
-        self.open.retain(|_, request| !request.is_finished());
+        self.open.retain(|_, request| !request.task.is_finished());
         let message: Value = match serde_json::from_slice(line) {
             Ok(message) => message,
             Err(error) => {
                 let rule = format!("a line must be one JSON message: {}", plain::json(&error));
-                let _closed = self.output.send(error_to(&Value::Null, PARSE_ERROR, &rule)).await;
-                return Ok(());
+                return Some(error_to(&Value::Null, PARSE_ERROR, &rule));
             }
         };
+        if !message.is_object() {
+            let rule = "a line must be one JSON-RPC message, and an object";
+            return Some(error_to(&Value::Null, INVALID_REQUEST, rule));
+        }
         match (message.get("method").and_then(Value::as_str), message.get("id")) {
-            (Some("notifications/initialized"), None) if !self.has_handshake => {
-                self.has_handshake = true;
-                self.follow_changes();
-            }
+            (Some("notifications/initialized"), None) if self.changes.is_none() => self.follow_changes(),
             (Some("notifications/cancelled"), None) => {
                 let request = message.pointer("/params/requestId").map(Value::to_string);
                 if let Some(request) = request.and_then(|id| self.open.remove(&id)) {
-                    request.abort();
+                    request.task.abort();
                 }
             }
             (Some(method), Some(id)) => {
-                let (id, is_stream) = (id.to_string(), method == LISTEN);
+                let (id, is_stream) = (id.clone(), method == LISTEN);
                 let revision = Arc::clone(&self.revision);
                 let asked = ask(self.client.clone(), message, revision, self.output.clone());
-                let request = self.tasks.spawn(asked);
-                if is_stream {
-                    self.streams.push(request.clone());
-                }
-                self.open.insert(id, request);
+                let task = self.tasks.spawn(asked);
+                let request = OpenRequest { id, task, is_stream };
+                self.open.insert(request.id.to_string(), request);
             }
             // The engine asks its clients for nothing, so an answer answers nothing.
             (Some(_) | None, None) | (None, Some(_)) => {}
         }
-        Ok(())
+        None
     }
 
     /// Follows the changes of the list of tools. Clients of revisions without a handshake ask for that themselves.
     fn follow_changes(&mut self) {
         let changes = follow_changes(self.client.clone(), self.output.clone());
-        self.streams.push(self.tasks.spawn(changes));
+        self.changes = Some(self.tasks.spawn(changes));
     }
 
-    /// Sends requests to another engine from now on.
-    fn move_to(&mut self, client: Client) {
+    /// Sends requests to another engine from now on. Returns answers to the requests that the earlier one did not end.
+    fn move_to(&mut self, client: Client) -> Vec<Value> {
         self.client = client;
-        self.end_streams();
-        if self.has_handshake {
+        let has_handshake = self.changes.is_some();
+        let unanswered = self.end_streams();
+        if has_handshake {
             self.follow_changes();
         }
+        unanswered
     }
 
-    /// Ends the requests that have no end of their own.
-    fn end_streams(&mut self) {
-        for stream in self.streams.drain(..) {
-            stream.abort();
+    /// Ends the requests that end only with their connection. Returns answers to them.
+    fn end_streams(&mut self) -> Vec<Value> {
+        if let Some(changes) = self.changes.take() {
+            changes.abort();
         }
+        let streams = self
+            .open
+            .extract_if(|_, request| request.is_stream && !request.task.is_finished());
+        streams
+            .map(|(_, stream)| {
+                stream.task.abort();
+                error_to(
+                    &stream.id,
+                    INTERNAL_ERROR,
+                    "the engine has ended; subscribe again",
+                )
+            })
+            .collect()
     }
 }
 
@@ -215,42 +256,45 @@ async fn ask(
     message: Value,
     revision: Arc<Mutex<Option<String>>>,
     output: mpsc::Sender<Value>,
-) -> Ended {
+) -> Outcome {
     let headers = headers_of(&message, revision.lock().clone());
     let is_handshake = message.get("method").and_then(Value::as_str) == Some("initialize");
+    let id = message.get("id").unwrap_or(&Value::Null);
     let asked = async {
-        let mut answer: McpAnswer = client.mcp(&message, &headers).await?;
-        while let Some(answer) = answer.next().await? {
+        let mut answers: McpAnswer = client.mcp(&message, &headers).await?;
+        while let Some(answer) = answers.next().await? {
             if is_handshake && let Some(agreed) = answer.pointer("/result/protocolVersion") {
                 *revision.lock() = agreed.as_str().map(str::to_owned);
             }
-            if output.send(answer).await.is_err() {
-                break;
+            let is_last = answer.get("id") == Some(id) && answer.get("method").is_none();
+            if output.send(answer).await.is_err() || is_last {
+                return Ok(());
             }
         }
-        Ok::<(), Failure>(())
+        Err(Failure::unavailable("the engine ended its answer early"))
     };
     match asked.await {
-        Ok(()) => Ended::Answered,
+        Ok(()) => Outcome::Answered,
         Err(failure) => {
-            let id = message.get("id").unwrap_or(&Value::Null);
-            let _closed = output
-                .send(error_to(id, INTERNAL_ERROR, &failure.to_string()))
-                .await;
-            if failure.exit == Exit::Unavailable {
-                Ended::Unreachable
-            } else {
-                Ended::Answered
-            }
+            let error = error_to(id, INTERNAL_ERROR, &failure.to_string());
+            // It fails when this program ends.
+            let _ends = output.send(error).await;
+            Outcome::of(&failure)
         }
     }
 }
 
 /// Passes the changes on, across lost connections. Ends when the engine refuses.
-async fn follow_changes(client: Client, output: mpsc::Sender<Value>) -> Ended {
+async fn follow_changes(client: Client, output: mpsc::Sender<Value>) -> Outcome {
+    let mut was_open = false;
     loop {
         let followed = async {
             let mut changes = client.mcp_changes().await?;
+            // A change while nothing was open has no message.
+            if std::mem::replace(&mut was_open, true) {
+                let missed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+                let _ends = output.send(missed).await;
+            }
             while let Some(change) = changes.next().await? {
                 if output.send(change).await.is_err() {
                     break;
@@ -258,10 +302,12 @@ async fn follow_changes(client: Client, output: mpsc::Sender<Value>) -> Ended {
             }
             Ok::<(), Failure>(())
         };
-        match followed.await {
-            Err(failure) if failure.exit != Exit::Unavailable => return Ended::Answered,
-            Ok(()) | Err(_) => tokio::time::sleep(PAUSE).await,
-        }
+        let pause = match followed.await {
+            Ok(()) => PAUSE,
+            Err(failure) if failure.exit == Exit::Unavailable => failure.retry_after.unwrap_or(PAUSE),
+            Err(_) => return Outcome::Answered,
+        };
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -308,5 +354,49 @@ fn in_header(text: &str) -> String {
         text.to_owned()
     } else {
         format!("=?base64?{}?=", STANDARD.encode(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_its_revision_its_method_and_its_name_in_headers() {
+        let legacy = json!({"method": "tools/call", "params": {"name": "größe"}});
+        assert_eq!(
+            headers_of(&legacy, Some("2025-06-18".to_owned())),
+            [
+                ("mcp-protocol-version", "2025-06-18".to_owned()),
+                ("mcp-method", "tools/call".to_owned()),
+                ("mcp-name", "=?base64?Z3LDtsOfZQ==?=".to_owned()),
+            ]
+        );
+        let modern = json!({"method": "tasks/get", "params": {
+            "taskId": "run_1", "_meta": {PROTOCOL_VERSION: "2026-07-28"}
+        }});
+        assert_eq!(
+            headers_of(&modern, None),
+            [
+                ("mcp-protocol-version", "2026-07-28".to_owned()),
+                ("mcp-method", "tasks/get".to_owned()),
+                ("mcp-name", "run_1".to_owned()),
+            ]
+        );
+        let first = json!({"method": "initialize", "params": {"name": "x"}});
+        assert_eq!(
+            headers_of(&first, None),
+            [("mcp-method", "initialize".to_owned())]
+        );
+    }
+
+    #[test]
+    fn a_text_that_a_header_cannot_have_is_encoded() {
+        for plain in ["a", "a b", "sortie://runs/x", "~"] {
+            assert_eq!(in_header(plain), plain);
+        }
+        for other in [" a", "a ", "\n", "\u{7f}", "ü", "=?base64?YQ==?="] {
+            assert_eq!(in_header(other), format!("=?base64?{}?=", STANDARD.encode(other)));
+        }
     }
 }

@@ -28,12 +28,14 @@ async fn request(client: &Client, method: &str, name: &str, mut params: Value) -
 async fn a_call_goes_on_after_its_node_was_killed(database: Database) -> Checked {
     let (mut node, client) = started(database).await?;
     let slow =
-        json!({"prompt": "```wait 2000\n```\n```answer\ndone\n```", "model": "runbook", "shell": false});
+        json!({"prompt": "```wait 5000\n```\n```answer\ndone\n```", "model": "runbook", "shell": false});
     client.put("/v1/workflows/slow", &slow).expect(201).await?;
     let call = json!({"name": "slow", "arguments": {}});
     let task = request(&client, "tools/call", "slow", call).await?["taskId"].clone();
     let task = task.as_str().context("no task")?;
     client.until_running(task).await?;
+    let state = request(&client, "tasks/get", task, json!({"taskId": task})).await?;
+    assert_has!(state, {"status": "working"});
     node.kill()?;
     node.restart().await?;
     let client = node.client()?;
@@ -78,18 +80,20 @@ fn the_program_answers_every_line_with_an_engine_of_its_own() -> Checked {
         &call.to_string(),
         "",
         "no message",
+        "[]",
         r#"{"jsonrpc":"2.0","id":"three","method":"no/such/method"}"#,
         r#"{"jsonrpc":"2.0","id":4,"result":{}}"#,
     ];
     let answers = answers(command, &lines)?;
-    let [three, handshake, started, none] = &answers[..] else {
+    let [three, handshake, started, none, batch] = &answers[..] else {
         anyhow::bail!("{answers:?}");
     };
     assert_eq!(handshake["result"]["protocolVersion"], "2025-06-18");
     assert_has!(started["result"]["structuredContent"], {"status": "queued"});
     assert_eq!(three["error"]["code"], -32_601);
     assert_has!(*none, {"id": null});
-    assert_eq!(none["error"]["code"], -32_700);
+    let codes = [none, batch].map(|answer| answer["error"]["code"].clone());
+    assert_eq!(codes, [json!(-32_700), json!(-32_600)]);
     Ok(())
 }
 

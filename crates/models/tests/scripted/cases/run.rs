@@ -308,6 +308,7 @@ pub(super) async fn run(case: &Case) -> Ended {
     let (status, text) = match outcome {
         Ok(Outcome::Succeeded(output)) => (Status::Succeeded, output),
         Ok(Outcome::Failed(reason)) => (Status::Failed, reason),
+        Ok(Outcome::Uncertain(call)) => unreachable!("no attempt was lost: {call:?}"),
         Err(_) => (Status::TimedOut, String::new()),
     };
     let answers = answers.lock();

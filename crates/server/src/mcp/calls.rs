@@ -1,23 +1,20 @@
-//! Tools of the MCP server: each saved workflow, and tools for any run.
+//! Calls of tools, and the lists of tools and runs.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rmcp::{
     RoleServer,
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, GetTaskResult, JsonObject,
-        ListToolsResult, ProgressNotificationParam, ResourceContents, Tool, ToolAnnotations, object,
+        ListToolsResult, ProgressNotificationParam, ResourceContents,
     },
     service::RequestContext,
 };
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{
-    Value, json,
-    value::{RawValue, to_raw_value},
-};
+use serde_json::{Value, json, value::RawValue};
 use sortie_api::{ErrorCode, Refusal, Run, RunId, RunRequest, RunStatus, limits, workflow::WorkflowSummary};
-use sortie_engine::Stored;
 use sortie_store::{
     Found,
     runs::{Created, LargeText, ListedRun, RunFilter},
@@ -26,14 +23,21 @@ use sortie_store::{
 use tokio::time::Instant;
 
 use super::{
-    Server,
+    McpServer,
+    catalog::ToolInput,
     resources::uri_of,
-    results::{self, ListResult, Wanted},
+    results::{self, ListResult, Purpose},
 };
-use crate::kit::parse_json;
+use crate::{
+    kit::{FromQuery as _, PageQuery, Pairs, parse_object, value_bytes},
+    routes::parts,
+};
 
-/// Number of workflows on a page of tools. Each may have two schemas of 64 KiB.
+/// Maximum number of workflows on a page of tools.
 const PAGE: u32 = 100;
+
+/// Memory for the tools of a page, in bytes. A page has at least one workflow.
+const PAGE_BYTES: usize = 16 << 20;
 
 /// Number of runs that `list_runs` returns by default.
 const LISTED_RUNS: u32 = 20;
@@ -44,128 +48,11 @@ const PART_BYTES: u64 = 256 << 10;
 /// Interval between two messages about the progress of a run.
 const PROGRESS: Duration = Duration::from_secs(5);
 
-/// Name of the argument for a workflow with an input that is no object.
-const INPUT: &str = "input";
+/// Pause before the next look at a run that cannot be waited for: another node has its content.
+const PAUSE: Duration = Duration::from_secs(1);
 
-/// Tools for any run, from `tools.json`.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Catalog {
-    /// Schema of a run as a tool returns it.
-    run: Arc<JsonObject>,
-    tools: Vec<Tool>,
-}
-
-impl Catalog {
-    /// Reads the tools.
-    pub(crate) fn parse() -> serde_json::Result<Self> {
-        let mut catalog: Self = serde_json::from_str(include_str!("tools.json"))?;
-        let run = Arc::clone(&catalog.run);
-        for tool in &mut catalog.tools {
-            let returns_run = matches!(&*tool.name, "start_run" | "get_run" | "wait_run" | "cancel_run");
-            if returns_run {
-                tool.output_schema = Some(Arc::clone(&run));
-            }
-        }
-        Ok(catalog)
-    }
-
-    fn has(&self, name: &str) -> bool {
-        self.tools.iter().any(|tool| tool.name == name)
-    }
-
-    /// Makes the tool of a workflow.
-    fn tool_of(&self, workflow: &WorkflowSummary) -> Result<Tool, Refusal> {
-        let input = Input::of(workflow.input_schema.as_deref())?;
-        let mut output = (*self.run).clone();
-        if let Some(schema) = &workflow.output_schema
-            && let Some(Value::Object(fields)) = output.get_mut("properties")
-        {
-            fields.insert("output".to_owned(), resource_schema(workflow, schema)?);
-        }
-        let description = workflow.description.clone();
-        let description = description.unwrap_or_else(|| format!("Runs the workflow {}.", workflow.name));
-        let annotations = ToolAnnotations::new().read_only(false).open_world(true);
-        Ok(Tool::new(workflow.name.clone(), description, input.schema)
-            .with_raw_output_schema(Arc::new(output))
-            .with_annotations(annotations))
-    }
-}
-
-/// Returns the output schema of a workflow as a part of another schema. References in it begin at its own root, so it gets an ID
-/// of its own (JSON Schema 2020-12, section 8.2.1). The ID differs for each revision, because some clients keep schemas by ID.
-fn resource_schema(workflow: &WorkflowSummary, schema: &RawValue) -> Result<Value, Refusal> {
-    let mut schema: Value = serde_json::from_str(schema.get()).map_err(Refusal::internal)?;
-    let (name, revision) = (&workflow.name, workflow.revision.unwrap_or_default());
-    if let Value::Object(fields) = &mut schema
-        && !fields.contains_key("$id")
-        && has_reference(&Value::Object(fields.clone()))
-    {
-        let id = format!("urn:sortie:workflow:{name}:{revision}:output");
-        fields.insert("$id".to_owned(), id.into());
-    }
-    Ok(schema)
-}
-
-fn has_reference(schema: &Value) -> bool {
-    match schema {
-        Value::Object(fields) => fields.contains_key("$ref") || fields.values().any(has_reference),
-        Value::Array(items) => items.iter().any(has_reference),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
-    }
-}
-
-/// Input of a workflow as the arguments of a tool, which are always an object.
-struct Input {
-    schema: JsonObject,
-    form: Form,
-}
-
-/// Form of an input in the arguments.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    /// Any object, or no arguments for the default input of the workflow.
-    Free,
-    /// The arguments are the input.
-    Object,
-    /// The arguments have the input as [`INPUT`], because it may be no object.
-    Member,
-}
-
-impl Input {
-    fn of(schema: Option<&RawValue>) -> Result<Self, Refusal> {
-        let Some(schema) = schema else {
-            return Ok(Self {
-                schema: object(json!({"type": "object"})),
-                form: Form::Free,
-            });
-        };
-        let schema: Value = serde_json::from_str(schema.get()).map_err(Refusal::internal)?;
-        Ok(match schema {
-            Value::Object(schema) if schema.get("type") == Some(&json!("object")) => Self {
-                schema,
-                form: Form::Object,
-            },
-            schema => Self {
-                schema: object(json!({
-                    "type": "object", "properties": {INPUT: schema}, "required": [INPUT], "additionalProperties": false
-                })),
-                form: Form::Member,
-            },
-        })
-    }
-
-    /// Returns the input in the arguments of a call.
-    fn from_arguments(&self, mut arguments: JsonObject) -> Result<Option<Box<RawValue>>, Refusal> {
-        let input = match self.form {
-            Form::Free if arguments.is_empty() => None,
-            Form::Free | Form::Object => Some(Value::Object(arguments)),
-            Form::Member => arguments.remove(INPUT),
-        };
-        input
-            .map(|input| to_raw_value(&input).map_err(Refusal::internal))
-            .transpose()
-    }
-}
+/// Argument of `start_run` that is no field of a run request.
+const IDEMPOTENCY_KEY: &str = "idempotency_key";
 
 /// Arguments of the tools for one run.
 #[derive(Deserialize)]
@@ -182,8 +69,29 @@ struct ListRuns {
     status: Vec<RunStatus>,
     workflow: Option<String>,
     tag: Option<String>,
-    limit: Option<u32>,
+    limit: Option<i64>,
     cursor: Option<String>,
+}
+
+impl ListRuns {
+    /// Returns the arguments as the query of the list of runs, which has the rules for them.
+    fn query(&self) -> String {
+        let statuses: Vec<&str> = self.status.iter().map(|status| status.as_str()).collect();
+        let limit = self.limit.map(|limit| limit.to_string());
+        let fields = [
+            ("status", (!statuses.is_empty()).then(|| statuses.join(","))),
+            ("workflow", self.workflow.clone()),
+            ("tag", self.tag.clone()),
+            ("limit", limit),
+            ("cursor", self.cursor.clone()),
+        ];
+        let sent = fields
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)));
+        sent.map(|(name, value)| format!("{name}={}", utf8_percent_encode(&value, NON_ALPHANUMERIC)))
+            .collect::<Vec<_>>()
+            .join("&")
+    }
 }
 
 /// Arguments of `read_artifact`.
@@ -210,30 +118,29 @@ impl From<Refusal> for NoResult {
     }
 }
 
-impl Server {
+impl McpServer {
     /// Lists the tools for any run on the first page, and then the workflows by name.
     pub(super) async fn tools(&self, cursor: Option<String>) -> Result<ListToolsResult, Refusal> {
         let catalog = &self.app.mcp;
         let mut tools = match cursor {
-            None => catalog.tools.clone(),
+            None => catalog.tools().to_vec(),
             Some(_) => Vec::new(),
         };
         let after = cursor.unwrap_or_default();
         let store = self.app.engine.store();
-        let mut rows = store.workflow_summaries(self.who.org, after, PAGE + 1).await?;
-        let has_more = rows.len() > PAGE as usize;
-        rows.truncate(PAGE as usize);
-        let workflows: Vec<WorkflowSummary> = rows.iter().map(summary).collect::<Result<_, _>>()?;
-        let next = workflows
-            .last()
-            .filter(|_| has_more)
-            .map(|last| last.name.clone());
-        // A tool for any run hides a workflow of its name, which `start_run` can start.
-        for workflow in workflows.iter().filter(|workflow| !catalog.has(&workflow.name)) {
-            tools.push(catalog.tool_of(workflow)?);
+        let rows = store.workflow_summaries(self.who.org, after, PAGE + 1).await?;
+        let (page, bytes) = page_of(&rows);
+        let _room = self.app.bodies.answer_room(bytes).await?;
+        let mut last = None;
+        for row in page {
+            let workflow = summary(row)?;
+            if catalog.publishes(&workflow.name) {
+                tools.push(catalog.tool_of(&workflow)?);
+            }
+            last = Some(workflow.name);
         }
         let mut list = ListToolsResult::with_all_items(tools);
-        list.next_cursor = next;
+        list.next_cursor = last.filter(|_| page.len() < rows.len());
         Ok(list)
     }
 
@@ -246,13 +153,10 @@ impl Server {
         let arguments = request.arguments.unwrap_or_default();
         let (engine, org) = (&self.app.engine, self.who.org);
         Ok(match &*request.name {
-            "start_run" => {
-                let run = self.start(parse(&arguments)?).await?;
-                results::of_run(&run, None, Wanted::State)?.into()
-            }
+            "start_run" => results::of_run(&self.start_run(arguments).await?, None, Purpose::State)?.into(),
             "get_run" => {
                 let OneRun { run } = parse(&arguments)?;
-                self.result(run, Wanted::State).await?.into()
+                self.result(run, Purpose::State).await?.into()
             }
             "wait_run" => {
                 let OneRun { run } = parse(&arguments)?;
@@ -262,9 +166,9 @@ impl Server {
             "cancel_run" => {
                 let OneRun { run } = parse(&arguments)?;
                 engine.cancel_run(org, run).await?;
-                self.result(run, Wanted::State).await?.into()
+                self.result(run, Purpose::State).await?.into()
             }
-            "list_runs" => self.list(parse(&arguments)?).await?.into(),
+            "list_runs" => self.list_runs(&parse(&arguments)?).await?.into(),
             "read_artifact" => self.read_artifact(parse(&arguments)?).await?.into(),
             workflow => {
                 let run = self.start_workflow(workflow, arguments).await?;
@@ -273,8 +177,34 @@ impl Server {
         })
     }
 
-    async fn start(&self, request: RunRequest) -> Result<Run, Refusal> {
-        match self.app.engine.create_run(&self.who, request, None).await? {
+    async fn start_run(&self, mut arguments: JsonObject) -> Result<Run, Refusal> {
+        let catalog = &self.app.mcp;
+        if let Some(unknown) = arguments
+            .keys()
+            .find(|name| !catalog.has_argument("start_run", name))
+        {
+            let unknown: String = unknown.chars().take(limits::NAME_CHARS).collect();
+            return Err(
+                ErrorCode::InvalidRequest.because(format!("{unknown}: start_run has no such argument"))
+            );
+        }
+        let key = match arguments.remove(IDEMPOTENCY_KEY) {
+            None => None,
+            Some(Value::String(key)) => Some(key),
+            Some(_) => {
+                return Err(ErrorCode::InvalidRequest.because(format!("{IDEMPOTENCY_KEY}: must be a string")));
+            }
+        };
+        self.start(parse(&arguments)?, key).await
+    }
+
+    async fn start(&self, request: RunRequest, idempotency: Option<String>) -> Result<Run, Refusal> {
+        match self
+            .app
+            .engine
+            .create_run(&self.who, request, idempotency)
+            .await?
+        {
             Created::New(run) | Created::Existing(run) => Ok(run),
         }
     }
@@ -286,13 +216,13 @@ impl Server {
             found => found.map_err(Refusal::from)?,
         };
         let workflow = summary(&row)?;
-        let input = Input::of(workflow.input_schema.as_deref())?.from_arguments(arguments)?;
+        let input = ToolInput::of(&workflow)?.in_arguments(arguments)?;
         let request = RunRequest {
             workflow: Some(workflow.name),
             input,
             ..RunRequest::default()
         };
-        Ok(self.start(request).await?)
+        Ok(self.start(request, None).await?)
     }
 
     /// Answers by the result of a run, or by its task if the client knows tasks.
@@ -307,7 +237,7 @@ impl Server {
             return Ok(CallToolResponse::Task(results::created(&run)));
         }
         self.wait(run.id, context).await?;
-        Ok(self.result(run.id, Wanted::Result).await?.into())
+        Ok(self.result(run.id, Purpose::Result).await?.into())
     }
 
     /// Returns the state of the task of a run.
@@ -317,15 +247,16 @@ impl Server {
             .engine
             .look_at_run(self.who.org, id, Duration::ZERO)
             .await?;
-        let result = match run.status.is_final() {
-            true => Some(self.result(id, Wanted::Result).await?),
-            false => None,
+        let result = if run.status.is_final() {
+            Some(self.result(id, Purpose::Result).await?)
+        } else {
+            None
         };
         results::state(&run, result)
     }
 
-    /// Waits until a run has ended, for the patience of clients at most, and reports its progress if the client asks for it. Ends early when
-    /// the client has gone or the node stops. The run goes on.
+    /// Waits until a run has ended, at most for as long as clients wait, and reports its progress if the client asks for it. Ends
+    /// early when the client has gone or the node stops, without an effect on the run.
     async fn wait(&self, id: RunId, context: &RequestContext<RoleServer>) -> Result<(), Refusal> {
         let (began, patience) = (Instant::now(), self.app.call_patience);
         let token = context.meta.get_progress_token();
@@ -334,7 +265,7 @@ impl Server {
             let run = tokio::select! {
                 () = context.ct.cancelled() => return Ok(()),
                 () = self.app.stop.cancelled() => return Ok(()),
-                run = self.app.engine.look_at_run(self.who.org, id, step) => run?,
+                run = self.look_after(id, step) => run?,
             };
             let left = patience.saturating_sub(began.elapsed());
             if run.status.is_final() || left.is_zero() {
@@ -351,17 +282,36 @@ impl Server {
         }
     }
 
-    /// Makes the result of a run as it is now. An output that can be read once counts as read.
-    async fn result(&self, id: RunId, wanted: Wanted) -> Result<CallToolResult, Refusal> {
+    /// Returns a run when it has ended, and after `wait` at the latest.
+    async fn look_after(&self, id: RunId, wait: Duration) -> Result<Run, Refusal> {
+        let began = Instant::now();
+        loop {
+            let left = wait.saturating_sub(began.elapsed());
+            let run = self.app.engine.look_at_run(self.who.org, id, left).await?;
+            let left = wait.saturating_sub(began.elapsed());
+            if run.status.is_final() || left.is_zero() {
+                return Ok(run);
+            }
+            tokio::time::sleep(left.min(PAUSE)).await;
+        }
+    }
+
+    /// Makes the result of a run as it is now. An output that can be read once is left out and stays readable: clients repeat
+    /// calls, and read the result of a task more than once.
+    async fn result(&self, id: RunId, purpose: Purpose) -> Result<CallToolResult, Refusal> {
         let engine = &self.app.engine;
+        let run = engine.look_at_run(self.who.org, id, Duration::ZERO).await?;
+        if run.zero_data_retention {
+            return results::of_run(&run, None, purpose);
+        }
         let ListedRun {
             run,
             has_large_output,
-        } = engine.get_run(&self.who, id, Duration::ZERO, self.hop).await?;
-        let _room;
+        } = engine.store().get_listed_run(self.who.org, id).await?;
         let output = if has_large_output {
             // The text, its value and both forms in the answer.
-            _room = self.app.bodies.answer_room(limits::OUTPUT_BYTES * 4).await?;
+            let room = self.app.bodies.answer_room(limits::OUTPUT_BYTES * 4).await?;
+            self.keep(room);
             Some(engine.large_text(self.who.org, LargeText::Output(id)).await?)
         } else {
             run.output.clone()
@@ -370,21 +320,16 @@ impl Server {
             Some(text) => Some(self.output_of(&run, text).await?),
             None => None,
         };
-        results::of_run(&run, output, wanted)
+        results::of_run(&run, output, purpose)
     }
 
     /// Returns the output of a run as JSON if the run has an output schema, else as text.
     async fn output_of(&self, run: &Run, text: String) -> Result<Value, Refusal> {
-        let Ok(value) = serde_json::from_str(&text) else {
+        if serde_json::from_str::<&RawValue>(&text).is_err() || !self.has_output_schema(run).await? {
             return Ok(Value::String(text));
-        };
-        match self.has_output_schema(run).await {
-            Ok(true) => Ok(value),
-            Ok(false) => Ok(Value::String(text)),
-            // The definition of a run with zero data retention was not stored.
-            Err(refusal) if refusal.code == ErrorCode::Gone => Ok(Value::String(text)),
-            Err(refusal) => Err(refusal),
         }
+        self.keep(self.app.bodies.answer_room(value_bytes(text.as_bytes())).await?);
+        serde_json::from_str(&text).map_err(Refusal::internal)
     }
 
     async fn has_output_schema(&self, run: &Run) -> Result<bool, Refusal> {
@@ -403,18 +348,11 @@ impl Server {
         Ok(definition.output_schema.is_some())
     }
 
-    async fn list(&self, arguments: ListRuns) -> Result<CallToolResult, Refusal> {
-        let limit = arguments.limit.unwrap_or(LISTED_RUNS);
-        if !(1..=limits::PAGE).contains(&limit) {
-            return Err(ErrorCode::InvalidRequest.because(format!("limit: must be 1 to {}", limits::PAGE)));
-        }
-        let filter = RunFilter {
-            statuses: arguments.status,
-            workflow: arguments.workflow,
-            tag: arguments.tag,
-            ..RunFilter::default()
-        };
-        let (runs, next_cursor) = self.runs(filter, limit, arguments.cursor).await?;
+    async fn list_runs(&self, arguments: &ListRuns) -> Result<CallToolResult, Refusal> {
+        let query = arguments.query();
+        let pairs = Pairs::of(&query);
+        let page = PageQuery::<LISTED_RUNS>::from_query(&pairs)?;
+        let (runs, next_cursor) = self.runs(RunFilter::from_query(&pairs)?, &page).await?;
         results::structured(&ListResult {
             runs: runs.into_iter().map(Into::into).collect(),
             next_cursor,
@@ -422,20 +360,16 @@ impl Server {
     }
 
     /// Returns a page of the runs that match a filter, newest first, and the cursor of the next one.
-    pub(super) async fn runs(
+    pub(super) async fn runs<const DEFAULT: u32>(
         &self,
         filter: RunFilter,
-        limit: u32,
-        cursor: Option<String>,
+        page: &PageQuery<DEFAULT>,
     ) -> Result<(Vec<Run>, Option<String>), Refusal> {
         let org = self.who.org;
-        let cursors = self.app.cursors.list(crate::routes::parts(org, &filter));
-        let before = cursor
-            .map(|cursor| cursors.position(&cursor))
-            .transpose()
-            .map_err(|rule| ErrorCode::InvalidRequest.because(format!("cursor: {rule}")))?;
+        let cursors = self.app.cursors.list(parts(org, &filter));
+        let limit = page.limit();
         let filter = RunFilter {
-            before,
+            before: page.before(&cursors)?,
             limit,
             ..filter
         };
@@ -450,9 +384,10 @@ impl Server {
     async fn read_artifact(&self, arguments: ReadArtifact) -> Result<CallToolResult, Refusal> {
         let ReadArtifact { run, path, offset } = arguments;
         let stored = self.app.engine.stored_artifact(self.who.org, run, &path).await?;
-        let (bytes, _room) = self.bytes(&stored, offset, PART_BYTES).await?;
-        let (part, length) = part_of(bytes, &stored, || uri_of(run, &path));
-        let next = offset.saturating_add(length);
+        let bytes = self.bytes(&stored, offset, PART_BYTES).await?;
+        let is_whole = bytes.len() as u64 == stored.size;
+        let (part, length) = part_of(&bytes, (&stored.content_type, is_whole), || uri_of(run, &path));
+        let next = offset.saturating_add(length as u64);
         let mut content = vec![part];
         if next < stored.size {
             content.push(ContentBlock::text(
@@ -463,10 +398,28 @@ impl Server {
     }
 }
 
-/// Makes the content of a part of a file, and its length. Text ends with a whole character.
-fn part_of(bytes: Vec<u8>, stored: &Stored, uri: impl FnOnce() -> String) -> (ContentBlock, u64) {
-    let length = bytes.len() as u64;
-    let whole = match std::str::from_utf8(&bytes) {
+/// Returns the workflows of a page, and the memory that their tools take.
+fn page_of(rows: &[SummaryRow]) -> (&[SummaryRow], usize) {
+    let (mut length, mut bytes) = (0, 0);
+    for row in rows.iter().take(PAGE as usize) {
+        // The schemas as values, and their text in the answer.
+        let more = value_bytes(row.summary.as_bytes()).saturating_add(row.summary.len());
+        if length > 0 && more > PAGE_BYTES - bytes {
+            break;
+        }
+        length += 1;
+        bytes = more.saturating_add(bytes).min(PAGE_BYTES);
+    }
+    (rows.get(..length).unwrap_or(rows), bytes)
+}
+
+/// Makes the content of a part of a file, and its length in bytes. Text ends with a whole character.
+fn part_of(
+    bytes: &[u8],
+    (content_type, is_whole): (&str, bool),
+    uri: impl FnOnce() -> String,
+) -> (ContentBlock, usize) {
+    let text = match std::str::from_utf8(bytes) {
         Ok(text) => Some(text),
         // The part ends within a character.
         Err(error) if error.error_len().is_none() && error.valid_up_to() > 0 => bytes
@@ -474,18 +427,16 @@ fn part_of(bytes: Vec<u8>, stored: &Stored, uri: impl FnOnce() -> String) -> (Co
             .and_then(|text| std::str::from_utf8(text).ok()),
         Err(_) => None,
     };
-    if let Some(text) = whole {
-        return (ContentBlock::text(text), text.len() as u64);
+    if let Some(text) = text {
+        return (ContentBlock::text(text), text.len());
     }
-    let data = STANDARD.encode(&bytes);
-    let is_image = stored.content_type.starts_with("image/") && length == stored.size;
-    let content = if is_image {
-        ContentBlock::image(data, stored.content_type.clone())
+    let data = STANDARD.encode(bytes);
+    let content = if is_whole && content_type.starts_with("image/") {
+        ContentBlock::image(data, content_type)
     } else {
-        let blob = ResourceContents::blob(data, uri()).with_mime_type(stored.content_type.clone());
-        ContentBlock::resource(blob)
+        ContentBlock::resource(ResourceContents::blob(data, uri()).with_mime_type(content_type))
     };
-    (content, length)
+    (content, bytes.len())
 }
 
 fn summary(row: &SummaryRow) -> Result<WorkflowSummary, Refusal> {
@@ -495,7 +446,7 @@ fn summary(row: &SummaryRow) -> Result<WorkflowSummary, Refusal> {
         ))
     })?;
     Ok(WorkflowSummary {
-        revision: Some(row.revision),
+        updated_at: Some(row.updated_at),
         ..saved
     })
 }
@@ -512,5 +463,53 @@ fn progress_of(run: &Run) -> String {
 /// Reads the arguments of a tool. They are read from text, which is the form that fields of any JSON are kept in.
 fn parse<T: DeserializeOwned>(arguments: &JsonObject) -> Result<T, Refusal> {
     let text = serde_json::to_string(arguments).map_err(Refusal::internal)?;
-    parse_json(&text)
+    parse_object(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use sortie_api::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_part_is_text_an_image_or_bytes() {
+        let part = |bytes: &[u8], kind: (&str, bool)| {
+            let (content, length) = part_of(bytes, kind, || "sortie://x".to_owned());
+            (serde_json::to_value(content).unwrap(), length)
+        };
+        assert_eq!(
+            part("größe".as_bytes(), ("text/plain", true)),
+            (json!({"type": "text", "text": "größe"}), 7)
+        );
+        let cut = "größe".as_bytes().get(..3).unwrap();
+        assert_eq!(
+            part(cut, ("text/plain", false)),
+            (json!({"type": "text", "text": "gr"}), 2)
+        );
+        let image = json!({"type": "image", "data": "iVA=", "mimeType": "image/png"});
+        assert_eq!(part(&[0x89, 0x50], ("image/png", true)), (image, 2));
+        let (bytes, length) = part(&[0xff, 0xfe, 0xfd], ("image/png", false));
+        assert_eq!((&bytes["type"], length), (&json!("resource"), 3));
+        assert_eq!(bytes["resource"]["blob"], "//79");
+        assert_eq!(
+            part(&[], ("text/plain", true)),
+            (json!({"type": "text", "text": ""}), 0)
+        );
+    }
+
+    #[test]
+    fn a_page_ends_with_the_memory_for_it() {
+        let row = |bytes: usize| SummaryRow {
+            summary: "[".repeat(bytes),
+            revision: 1,
+            updated_at: Timestamp::from_micros(1),
+        };
+        let lengths = |rows: Vec<SummaryRow>| page_of(&rows).0.len();
+        assert_eq!(lengths((0..101).map(|_| row(10)).collect()), 100);
+        let large = 100 << 10;
+        assert_eq!(lengths(vec![row(large), row(large), row(large)]), 2);
+        assert_eq!(lengths(vec![row(PAGE_BYTES), row(10)]), 1, "never none");
+        assert_eq!(lengths(Vec::new()), 0);
+    }
 }
