@@ -24,7 +24,7 @@ pub(super) struct Process {
     ended: bool,
 }
 
-/// ProcessSource of a list of processes.
+/// Source of a list of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProcessSource {
     /// The processes in `/proc`. Without a pid namespace these are all processes of the host.
@@ -304,6 +304,7 @@ mod tests {
             "the kernel of a test machine has CONFIG_PROC_CHILDREN"
         );
         // A program that has two generations below it, and ends with its standard input.
+        #[expect(clippy::disallowed_methods, reason = "a process to be looked at")]
         let mut shell = std::process::Command::new("sh")
             .args(["-c", "exec 3<&0; (cat <&3 >/dev/null & echo; wait) & wait"])
             .stdin(std::process::Stdio::piped())

@@ -139,9 +139,10 @@ impl McpServer {
             }
             last = Some(workflow.name);
         }
-        let mut list = ListToolsResult::with_all_items(tools);
-        list.next_cursor = last.filter(|_| page.len() < rows.len());
-        Ok(list)
+        Ok(ListToolsResult {
+            next_cursor: last.filter(|_| page.len() < rows.len()),
+            ..ListToolsResult::with_all_items(tools)
+        })
     }
 
     /// Calls a tool.

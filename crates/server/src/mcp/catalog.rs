@@ -8,7 +8,7 @@ use serde_json::{
     Value, json,
     value::{RawValue, to_raw_value},
 };
-use sortie_api::{Refusal, workflow::WorkflowSummary};
+use sortie_api::{Refusal, Timestamp, workflow::WorkflowSummary};
 
 /// Longest name of a tool that all clients accept.
 const NAME_CHARS: usize = 64;
@@ -83,7 +83,7 @@ fn nested_schema(workflow: &WorkflowSummary, role: &str, schema: &RawValue) -> R
         && has_reference
         && !fields.contains_key("$id")
     {
-        let changed_at = workflow.updated_at.map_or(0, |at| at.as_micros());
+        let changed_at = workflow.updated_at.map_or(0, Timestamp::as_micros);
         let id = format!("urn:sortie:workflow:{}:{changed_at}:{role}", workflow.name);
         fields.insert("$id".to_owned(), id.into());
     }

@@ -100,9 +100,10 @@ impl Mcp {
     async fn tools(&self) -> Vec<Value> {
         let (mut tools, mut cursor) = (Vec::new(), Value::Null);
         loop {
-            let params = match &cursor {
-                Value::Null => json!({}),
-                cursor => json!({"cursor": cursor}),
+            let params = if cursor.is_null() {
+                json!({})
+            } else {
+                json!({"cursor": cursor})
             };
             let page = self.result("tools/list", params).await;
             tools.extend(page["tools"].as_array().unwrap().clone());

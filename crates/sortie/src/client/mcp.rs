@@ -56,7 +56,11 @@ impl Client {
         let is_stream = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
         if response.status().is_success() {
             return Ok(if is_stream {
-                McpAnswer::Stream(response, Parser::new(MESSAGE_BYTES), VecDeque::new())
+                McpAnswer::Stream(Box::new(McpStream {
+                    response,
+                    parser: Parser::new(MESSAGE_BYTES),
+                    ready: VecDeque::new(),
+                }))
             } else {
                 McpAnswer::One(Some(self.read(response).await?))
             });
@@ -78,15 +82,27 @@ impl Client {
 #[derive(Debug)]
 pub(crate) enum McpAnswer {
     One(Option<Value>),
-    Stream(Response, Parser, VecDeque<Message>),
+    Stream(Box<McpStream>),
+}
+
+/// Stream of messages that is being read.
+#[derive(Debug)]
+pub(crate) struct McpStream {
+    response: Response,
+    parser: Parser,
+    ready: VecDeque<Message>,
 }
 
 impl McpAnswer {
     /// The next message; `None` after the last one.
     pub(crate) async fn next(&mut self) -> Result<Option<Value>> {
-        let (response, parser, ready) = match self {
+        let McpStream {
+            response,
+            parser,
+            ready,
+        } = match self {
             Self::One(message) => return Ok(message.take()),
-            Self::Stream(response, parser, ready) => (response, parser, ready),
+            Self::Stream(stream) => &mut **stream,
         };
         let broken = |what: String| Failure::unavailable(format!("cannot read the answer: {what}"));
         loop {

@@ -80,17 +80,16 @@ async fn bridge(connection: &mut Connection) -> Result<Exit> {
                     }
                 }
             }
-            message = messages.recv(), if !has_ended => match message {
-                Some(message) => {
-                    if let Some(answer) = requests.take(&message?) {
-                        print(&answer)?;
-                    }
-                }
-                None => {
+            message = messages.recv(), if !has_ended => {
+                let Some(message) = message else {
                     has_ended = true;
                     requests.end_streams();
+                    continue;
+                };
+                if let Some(answer) = requests.take(&message?) {
+                    print(&answer)?;
                 }
-            },
+            }
         }
     }
     while let Ok(answer) = answers.try_recv() {

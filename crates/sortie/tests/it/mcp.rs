@@ -1,6 +1,12 @@
 //! `/mcp` of a node that is killed, and `sortie mcp` (`docs/MCP.md`).
 
-use std::{io::Write as _, process::Stdio};
+use std::{
+    io::Write as _,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use sortie_testkit::node::binary_command;
 
 use crate::prelude::*;
 
@@ -48,7 +54,7 @@ async fn a_call_goes_on_after_its_node_was_killed(database: Database) -> Checked
 }
 
 /// Gives `sortie mcp` these lines. Returns its lines, by the IDs that they answer.
-fn answers(mut command: std::process::Command, lines: &[&str]) -> Result<Vec<Value>> {
+fn answers(mut command: Command, lines: &[&str]) -> Result<Vec<Value>> {
     let mut server = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let mut input = server.stdin.take().context("no standard input")?;
     for line in lines {
@@ -67,7 +73,7 @@ fn answers(mut command: std::process::Command, lines: &[&str]) -> Result<Vec<Val
 #[test]
 fn the_program_answers_every_line_with_an_engine_of_its_own() -> Checked {
     let folder = tempfile::tempdir()?;
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_sortie"));
+    let mut command = binary_command(Path::new(env!("CARGO_BIN_EXE_sortie")));
     command
         .args(["mcp", "--data-dir"])
         .arg(folder.path().join("data"));
@@ -99,7 +105,7 @@ fn the_program_answers_every_line_with_an_engine_of_its_own() -> Checked {
 
 #[test]
 fn the_program_says_why_an_engine_does_not_answer() -> Checked {
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_sortie"));
+    let mut command = binary_command(Path::new(env!("CARGO_BIN_EXE_sortie")));
     command
         .args(["mcp", "--url", "http://127.0.0.1:9"])
         .env("SORTIE_API_KEY", "sts_x");

@@ -294,7 +294,7 @@ fn results(folder: &Path) -> Result<(usize, BTreeMap<String, Value>)> {
             match check["status"].as_str() {
                 Some("SUCCESS") => held += 1,
                 Some("FAILURE" | "WARNING") => {
-                    drop(others.insert(format!("{name}/{id}"), check["errorMessage"].clone()))
+                    others.insert(format!("{name}/{id}"), check["errorMessage"].clone());
                 }
                 _ => {}
             }
