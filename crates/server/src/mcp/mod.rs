@@ -19,7 +19,7 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
-use http::{HeaderMap, Request, StatusCode, header::ACCEPT, request::Parts};
+use http::{HeaderMap, HeaderName, Request, StatusCode, header::ACCEPT, request::Parts};
 use http_body_util::{BodyExt as _, Full};
 use parking_lot::Mutex;
 use rmcp::{
@@ -49,6 +49,12 @@ use crate::{
     routes::names,
 };
 
+/// Header with the method of a request, in revisions from 2026-07-28.
+const MCP_METHOD: HeaderName = HeaderName::from_static("mcp-method");
+
+/// Method of a subscription.
+const LISTEN: &str = "subscriptions/listen";
+
 /// Revisions of the protocol that the server speaks.
 const REVISIONS: [ProtocolVersion; 3] = [
     ProtocolVersion::V_2025_06_18,
@@ -71,11 +77,22 @@ pub(crate) async fn answer(
     // The library keeps the values, and copies them to compare the headers with them.
     room.grow(value_bytes(&bytes).saturating_mul(2)).await?;
     let rooms = Rooms::default();
+    // The library acknowledges a subscription before it calls the handler, and each change after that has a message.
+    let changes = if parts
+        .headers
+        .get(MCP_METHOD)
+        .is_some_and(|method| method == LISTEN)
+    {
+        Some(WorkflowChanges::subscribe(&app, who.org).await?)
+    } else {
+        None
+    };
     let server = McpServer {
         app: Arc::clone(&app),
         who,
         opener,
         rooms: Arc::clone(&rooms),
+        changes: Arc::new(Mutex::new(changes)),
     };
     let config = StreamableHttpServerConfig::default()
         // Requests carry a credential that pages of other origins do not have, so `Host` is not checked.
@@ -136,6 +153,8 @@ struct McpServer {
     who: Member,
     opener: Opener,
     rooms: Rooms,
+    /// Changes after the request, if it is a subscription.
+    changes: Arc<Mutex<Option<WorkflowChanges>>>,
 }
 
 impl McpServer {
@@ -254,9 +273,12 @@ impl ServerHandler for McpServer {
     }
 
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut changes = WorkflowChanges::subscribe(&self.app, self.who.org)
-            .await
-            .map_err(protocol_error)?;
+        // The library has compared the header with the request.
+        let Some(mut changes) = self.changes.lock().take() else {
+            return Err(protocol_error(Refusal::internal(
+                "a subscription without its header",
+            )));
+        };
         let credential = self.app.watch.watch(self.opener);
         let _open = self.app.http.stream();
         loop {
