@@ -235,7 +235,10 @@ impl McpServer {
         let capabilities = context.client_capabilities();
         let knows_tasks = capabilities.is_some_and(|client| client.supports_tasks());
         if knows_tasks && !run.status.is_final() {
-            return Ok(CallToolResponse::Task(results::created(&run)));
+            return Ok(CallToolResponse::Task(results::created(
+                &run,
+                self.app.engine.clock().now(),
+            )));
         }
         self.wait(run.id, context).await?;
         Ok(self.result(run.id, Purpose::Result).await?.into())
@@ -253,7 +256,7 @@ impl McpServer {
         } else {
             None
         };
-        results::state(&run, result)
+        results::state(&run, result, self.app.engine.clock().now())
     }
 
     /// Waits until a run has ended, at most for as long as clients wait, and reports its progress if the client asks for it. Ends

@@ -1,5 +1,7 @@
 //! Runs as results of tools and as tasks.
 
+use std::time::Duration;
+
 use rmcp::model::{
     CallToolResult, ContentBlock, CreateTaskResult, DetailedTask, GetTaskResult, Task, TaskPayload,
     TaskStatus,
@@ -10,8 +12,11 @@ use sortie_api::{Artifact, Micros, Refusal, Run, RunId, RunStatus, Timestamp};
 
 use super::resources::link;
 
-/// Interval between the requests of a client that waits for a task, in milliseconds.
-const POLL_MILLIS: u64 = 1_000;
+/// Shortest interval between the requests of a client that waits for a task.
+const SHORTEST_POLL: Duration = Duration::from_secs(1);
+
+/// Longest interval between these requests.
+const LONGEST_POLL: Duration = Duration::from_secs(10);
 
 /// Run as a tool describes it.
 #[derive(Debug, Serialize)]
@@ -139,12 +144,16 @@ pub(super) fn refused(refusal: &Refusal) -> CallToolResult {
 }
 
 /// Answers a call by the task of its run.
-pub(super) fn created(run: &Run) -> CreateTaskResult {
-    CreateTaskResult::new(task(run))
+pub(super) fn created(run: &Run, now: Timestamp) -> CreateTaskResult {
+    CreateTaskResult::new(task(run, now))
 }
 
 /// Makes the state of the task of a run. `result` has the result of the call once the run has one.
-pub(super) fn state(run: &Run, result: Option<CallToolResult>) -> Result<GetTaskResult, Refusal> {
+pub(super) fn state(
+    run: &Run,
+    result: Option<CallToolResult>,
+    now: Timestamp,
+) -> Result<GetTaskResult, Refusal> {
     let payload = match (run.status, result) {
         (RunStatus::Cancelled, _) => TaskPayload::Cancelled,
         (_, None) => TaskPayload::Working,
@@ -155,10 +164,10 @@ pub(super) fn state(run: &Run, result: Option<CallToolResult>) -> Result<GetTask
             }
         }
     };
-    Ok(GetTaskResult::new(DetailedTask::new(task(run), payload)))
+    Ok(GetTaskResult::new(DetailedTask::new(task(run, now), payload)))
 }
 
-fn task(run: &Run) -> Task {
+fn task(run: &Run, now: Timestamp) -> Task {
     let changed_at = run.finished_at.or(run.started_at).unwrap_or(run.created_at);
     let status = format!("the run is {}", run.status);
     Task::new(
@@ -168,5 +177,23 @@ fn task(run: &Run) -> Task {
         changed_at.to_string(),
     )
     .with_status_message(status)
-    .with_poll_interval_ms(POLL_MILLIS)
+    .with_poll_interval_ms(poll_millis(now.since(run.created_at)))
+}
+
+/// Returns the interval for a task of this age, in milliseconds: a tenth of it, because each request counts against the rate limit
+/// of the key.
+fn poll_millis(age: Duration) -> u64 {
+    let interval = (age / 10).clamp(SHORTEST_POLL, LONGEST_POLL);
+    u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_asks_less_often_for_an_older_task() {
+        let polls = [0, 9, 30, 99, 3_600].map(|age| poll_millis(Duration::from_secs(age)));
+        assert_eq!(polls, [1_000, 1_000, 3_000, 9_900, 10_000]);
+    }
 }
