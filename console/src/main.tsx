@@ -146,4 +146,8 @@ function preload() {
 
 render(<Console />, document.body);
 begin();
+// The address of `sortie console`, opened in a tab that has this page, changes only the fragment.
+addEventListener("hashchange", () => {
+  if (location.hash.includes("code=")) location.reload();
+});
 setTimeout(preload, PRELOAD_MS);

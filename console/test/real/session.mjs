@@ -36,6 +36,9 @@ export default {
     await second.page.goto(address);
     await second.page.getByRole("alert").waitFor();
     await second.page.getByLabel("API key").waitFor();
+    // Another code in the same tab.
+    await second.page.goto(/http\S+#code=\S+/.exec(engine.cli("console", "--print"))[0]);
+    await second.page.getByRole("link", { name: "New run" }).first().waitFor();
   },
 
   async "1 ends the session when its key is revoked"({ open, engine, cookieOf }) {
