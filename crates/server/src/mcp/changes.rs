@@ -5,10 +5,6 @@ use std::{sync::Arc, time::Duration};
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use futures_util::stream;
-use http::{
-    HeaderValue,
-    header::{CACHE_CONTROL, CONTENT_TYPE},
-};
 use sortie_api::{OrgId, Refusal};
 use sortie_store::{Store, workflows::ListState};
 use tokio::{
@@ -20,7 +16,7 @@ use crate::{
     app::App,
     kit::{Opener, Watched, over},
     metrics::OpenStream,
-    routes::X_ACCEL_BUFFERING,
+    routes::event_stream,
 };
 
 /// Interval at which the store is asked without a signal: a signal of another node may be lost.
@@ -125,10 +121,5 @@ pub(super) fn change_stream(app: &Arc<App>, changes: WorkflowChanges, opener: Op
         is_open: false,
         _metric: app.http.stream(),
     };
-    let mut response = Response::new(Body::from_stream(stream::unfold(stream, ChangeStream::next)));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
-    response
+    event_stream(Body::from_stream(stream::unfold(stream, ChangeStream::next)))
 }

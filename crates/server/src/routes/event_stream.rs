@@ -38,7 +38,7 @@ use crate::{
 const OPENING: Bytes = Bytes::from_static(b": connected\nretry: 2000\n");
 const HEARTBEAT: Bytes = Bytes::from_static(b": heartbeat\n");
 
-pub(crate) const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Size up to which batches are joined into a chunk.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -52,6 +52,16 @@ pub(crate) fn names(headers: &HeaderMap, header: HeaderName, kind: &str) -> bool
         .flat_map(|value| value.split(','))
         .filter_map(|range| range.split(';').next())
         .any(|range| range.trim().eq_ignore_ascii_case(kind))
+}
+
+/// Makes the answer with a stream of server-sent events.
+pub(crate) fn event_stream(body: Body) -> Response {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    response
 }
 
 /// Reasons for the end of a stream beside the end of the run.
@@ -116,12 +126,7 @@ impl EventStream {
 
     /// Makes the answer that has this body.
     pub(super) fn respond(self) -> Response {
-        let mut response = Response::new(Body::new(self));
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
-        response
+        event_stream(Body::new(self))
     }
 
     /// Everything that is ready now, as one chunk; empty when nothing is.

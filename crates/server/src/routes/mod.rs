@@ -46,7 +46,7 @@ pub(crate) mod workflows;
 
 pub(crate) use checks::WantedChecks;
 pub(crate) use console::{SIGN_IN, console_info, signed_out, with_console};
-pub(crate) use event_stream::{X_ACCEL_BUFFERING, names};
+pub(crate) use event_stream::{event_stream, names};
 pub(crate) use keys::keys_of;
 pub(crate) use master_key::{SealedFrom, example_of_keys, example_of_missing_key, example_of_reseal};
 pub(crate) use operations::{Health, OK, Readiness};
