@@ -70,6 +70,13 @@ pub(crate) struct Global {
     /// Folder with the database, the admin key and the runs' working directories [default: data]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) data_dir: Option<String>,
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        help = "The engine's address [env: SORTIE_URL] [default: the engine of the data folder]"
+    )]
+    pub(crate) url: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -129,7 +136,7 @@ pub(crate) enum Command {
     /// Show, install and delete the license of an engine; grant licenses to an organization
     License(LicenseArgs),
     /// List the models that runs can use
-    Models(ListArgs),
+    Models(Render),
     /// Print the OpenAPI document of an API
     Openapi(OpenapiArgs),
     /// Check the machine, and the engine that runs
@@ -144,7 +151,7 @@ pub(crate) enum Command {
     /// Serve an MCP client at standard input: its tools are the workflows and runs of an engine
     Mcp(McpArgs),
     /// Ask an engine whether it takes runs now
-    Health(EngineArgs),
+    Health,
     /// Show and check the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -183,22 +190,9 @@ pub(crate) struct ServeArgs {
     pub(crate) log_format: Option<String>,
 }
 
-/// Address of the engine, and the key.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct EngineArgs {
-    #[arg(
-        long,
-        value_name = "URL",
-        help = "The engine's address [env: SORTIE_URL] [default: the engine of the data folder]"
-    )]
-    pub(crate) url: Option<String>,
-}
-
 /// Engine that an MCP client uses.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct McpArgs {
-    #[command(flatten)]
-    pub(crate) engine: EngineArgs,
     #[command(flatten)]
     pub(crate) node: NodeArgs,
 }
@@ -209,17 +203,6 @@ pub(crate) struct ConsoleArgs {
     /// Print the address instead of opening it; it signs in once, within a minute
     #[arg(long)]
     pub(crate) print: bool,
-    #[command(flatten)]
-    pub(crate) engine: EngineArgs,
-}
-
-/// A command that prints records.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct ListArgs {
-    #[command(flatten)]
-    pub(crate) render: Render,
-    #[command(flatten)]
-    pub(crate) engine: EngineArgs,
 }
 
 /// The roles that a key can have.

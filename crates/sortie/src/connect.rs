@@ -14,7 +14,6 @@ use tokio::time::Instant;
 use url::{Host, Url};
 
 use crate::{
-    args::EngineArgs,
     client::Client,
     config::{Config, Environment},
     data_dir::{DataDir, HOSTED_KEYS, Occupancy, Owner, Purpose, RunningEngine, Sharing, failed, no_key},
@@ -45,6 +44,9 @@ const PATIENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)]
 
 /// Remedies if there is neither an engine nor a database.
 pub(crate) const NAME_AN_ENGINE: &str = "start one with `sortie serve`, or name one by --url";
+
+/// Address of an engine, and the flag or variable that names it.
+pub(crate) type NamedEngine<'a> = (&'a str, &'static str);
 
 /// An engine, and the client that talks to it.
 pub(crate) struct Connection {
@@ -95,25 +97,25 @@ struct Home {
 impl Connection {
     /// Finds or starts an engine.
     pub(crate) async fn open(
-        args: &EngineArgs,
+        named: Option<NamedEngine<'_>>,
         config: &Config,
         environment: &Environment,
         need: Need,
     ) -> Result<Self> {
-        Self::open_unless(None, args, config, environment, need).await
+        Self::open_unless(None, named, config, environment, need).await
     }
 
     /// Finds an engine, or starts one unless it would refuse the command for the reason `refusal`.
     pub(crate) async fn open_unless(
         refusal: Option<String>,
-        args: &EngineArgs,
+        named: Option<NamedEngine<'_>>,
         config: &Config,
         environment: &Environment,
         need: Need,
     ) -> Result<Self> {
         let data_dir = DataDir::new(&config.data_dir);
         let given_key = environment.get("SORTIE_API_KEY").map(ToOwned::to_owned);
-        if let Some((url, from)) = named_engine(args, environment) {
+        if let Some((url, from)) = named {
             let folder = is_this_machine(url).then_some(data_dir);
             let key = match (given_key, &folder) {
                 (Some(key), _) => Some(key),
@@ -500,18 +502,6 @@ pub(crate) fn database_exists(config: &Config, way_out: &str) -> Result<()> {
             config.database_url
         ))),
         Err(error) => Err(failed("cannot read the database", path, &error)),
-    }
-}
-
-/// The engine that a flag or a variable names, and its source.
-pub(crate) fn named_engine<'a>(
-    args: &'a EngineArgs,
-    environment: &'a Environment,
-) -> Option<(&'a str, &'static str)> {
-    match (&args.url, environment.get("SORTIE_URL")) {
-        (Some(url), _) => Some((url.as_str(), "--url")),
-        (None, Some(url)) => Some((url, "SORTIE_URL")),
-        (None, None) => None,
     }
 }
 

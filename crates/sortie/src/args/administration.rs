@@ -9,8 +9,8 @@ use sortie_api::{
     usage::{Day, UsageDimension},
 };
 
-use super::{EngineArgs, InstallationArgs, KeyRole, ListArgs, given, number::at_least_one};
-use crate::render::maybe;
+use super::{InstallationArgs, KeyRole, given, number::at_least_one};
+use crate::render::{Render, maybe};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
@@ -32,10 +32,10 @@ pub(crate) enum KeysCommand {
         #[arg(long, value_name = "URL", requires = "offline")]
         database_url: Option<String>,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
     /// List the keys, without their secrets
-    List(ListArgs),
+    List(Render),
     /// Give a key a new secret and print it, this once
     ///
     /// The previous secret still works for the grace. Where the data folder holds the key, its file is replaced.
@@ -45,14 +45,10 @@ pub(crate) enum KeysCommand {
         #[arg(long, value_name = "DURATION")]
         grace: Option<Grace>,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
     /// Revoke a key
-    Revoke {
-        key: KeyId,
-        #[command(flatten)]
-        engine: EngineArgs,
-    },
+    Revoke { key: KeyId },
 }
 
 #[derive(Debug, Subcommand)]
@@ -152,7 +148,7 @@ pub(crate) struct AuditArgs {
     #[arg(long, value_name = "TIME")]
     until: Option<Timestamp>,
     #[command(flatten)]
-    pub(crate) list: ListArgs,
+    pub(crate) render: Render,
 }
 
 impl AuditArgs {
@@ -180,7 +176,7 @@ pub(crate) struct UsageArgs {
     #[arg(long, value_delimiter = ',', default_value = "day")]
     by: Vec<UsageDimension>,
     #[command(flatten)]
-    pub(crate) list: ListArgs,
+    pub(crate) render: Render,
 }
 
 impl UsageArgs {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use sortie_api::RunId;
 
-use super::ListArgs;
+use crate::render::Render;
 
 #[derive(Debug, Args)]
 pub(crate) struct ArtifactsArgs {
@@ -17,5 +17,5 @@ pub(crate) struct ArtifactsArgs {
     #[arg(long, value_name = "DIR", conflicts_with = "json")]
     pub(crate) download: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) list: ListArgs,
+    pub(crate) render: Render,
 }

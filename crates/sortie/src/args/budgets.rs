@@ -3,12 +3,13 @@
 use clap::{Subcommand, ValueEnum};
 use sortie_api::{BudgetPeriod, BudgetScope};
 
-use super::{EngineArgs, ListArgs, number::whole};
+use super::number::whole;
+use crate::render::Render;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BudgetsCommand {
     /// List the budgets with the amounts spent, held and available
-    List(ListArgs),
+    List(Render),
     /// Set a budget, or change it
     #[command(after_help = "\
 Examples:
@@ -24,14 +25,10 @@ Examples:
         #[arg(long, value_enum)]
         period: Period,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
     /// Delete a budget
-    Delete {
-        scope: BudgetScope,
-        #[command(flatten)]
-        engine: EngineArgs,
-    },
+    Delete { scope: BudgetScope },
 }
 
 /// Period of a budget.

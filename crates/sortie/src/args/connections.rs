@@ -5,31 +5,28 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use sortie_api::connection::AuthType;
 
-use super::{EngineArgs, ListArgs, Name};
+use super::Name;
+use crate::render::Render;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConnectionsCommand {
     /// List the saved connections
-    List(ListArgs),
+    List(Render),
     /// Show a connection, without its credentials
     Get {
         name: Name,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
     /// Save a connection, or replace the one of that name whole
     Put(Box<PutArgs>),
     /// Delete a connection and forget its credentials
-    Delete {
-        name: Name,
-        #[command(flatten)]
-        engine: EngineArgs,
-    },
+    Delete { name: Name },
     /// Call the server and print the result
     Test {
         name: Name,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
     /// Authorize a connection with OAuth
     ///
@@ -38,7 +35,7 @@ pub(crate) enum ConnectionsCommand {
     Authorize {
         name: Name,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
     /// Confirm an authorization with the code that the browser shows
     Confirm {
@@ -47,10 +44,10 @@ pub(crate) enum ConnectionsCommand {
         #[arg(value_name = "CODE")]
         code: String,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
     /// List well-known services
-    Catalog(ListArgs),
+    Catalog(Render),
 }
 
 #[derive(Debug, Args)]
@@ -105,7 +102,7 @@ pub(crate) struct PutArgs {
     #[arg(long)]
     pub(crate) description: Option<String>,
     #[command(flatten)]
-    pub(crate) list: ListArgs,
+    pub(crate) render: Render,
 }
 
 /// Authentication methods.

@@ -5,8 +5,6 @@ use std::path::PathBuf;
 use clap::Args;
 use sortie_api::RunId;
 
-use super::EngineArgs;
-
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A cassette holds the task, the answers of the model, the results of the tools
@@ -23,6 +21,4 @@ pub(crate) struct ExportArgs {
     /// Replace every character of the task, the answers and the results with x
     #[arg(long)]
     pub(crate) no_content: bool,
-    #[command(flatten)]
-    pub(crate) engine: EngineArgs,
 }

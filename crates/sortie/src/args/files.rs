@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use sortie_api::{FileId, file::check_name};
 
-use super::{EngineArgs, ListArgs, number::at_least_one};
+use super::number::at_least_one;
+use crate::render::Render;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FilesCommand {
@@ -15,13 +16,13 @@ pub(crate) enum FilesCommand {
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = at_least_one)]
         limit: u32,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
     /// Show the record of a file
     Get {
         file: FileRef,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
     /// Save a file of this machine
     Upload {
@@ -30,7 +31,7 @@ pub(crate) enum FilesCommand {
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
     /// Fetch the content of a file
     Download {
@@ -39,22 +40,16 @@ pub(crate) enum FilesCommand {
         /// folder]
         #[arg(long, short, value_name = "PATH|-")]
         output: Option<PathBuf>,
-        #[command(flatten)]
-        engine: EngineArgs,
     },
     /// Give a file another name
     Rename {
         file: FileRef,
         name: String,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
     /// Delete a file
-    Delete {
-        file: FileRef,
-        #[command(flatten)]
-        engine: EngineArgs,
-    },
+    Delete { file: FileRef },
 }
 
 /// A file's ID or name.

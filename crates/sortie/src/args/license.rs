@@ -3,7 +3,8 @@
 use clap::{Args, Subcommand};
 use sortie_api::{OrgId, Timestamp};
 
-use super::{EngineArgs, ListArgs, OperatorArgs, number::whole};
+use super::{OperatorArgs, number::whole};
+use crate::render::Render;
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -11,7 +12,7 @@ pub(crate) struct LicenseArgs {
     #[command(subcommand)]
     pub(crate) command: Option<LicenseCommand>,
     #[command(flatten)]
-    pub(crate) list: ListArgs,
+    pub(crate) render: Render,
 }
 
 #[derive(Debug, Subcommand)]
@@ -22,10 +23,10 @@ pub(crate) enum LicenseCommand {
         #[arg(value_name = "TOKEN|-")]
         token: String,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
     /// Delete the license: the engine then has no allowance to use up
-    Delete(EngineArgs),
+    Delete,
     /// Entitle an organization of a hosted deployment to licenses
     ///
     /// Replaces what the organization was entitled to. Deployments that exist stay as they are.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 use sortie_server::Api;
 
-use super::{EngineArgs, NodeArgs};
+use super::NodeArgs;
 use crate::render::Render;
 
 /// Address of the engine, or of the organization API of a hosted deployment, and the form of the answer.
@@ -13,8 +13,6 @@ use crate::render::Render;
 pub(crate) struct InstallationArgs {
     #[command(flatten)]
     pub(crate) render: Render,
-    #[command(flatten)]
-    pub(crate) engine: EngineArgs,
     #[arg(
         long,
         value_name = "URL",

@@ -5,7 +5,7 @@ use std::{path::PathBuf, str::FromStr};
 use clap::Args;
 use sortie_api::RunId;
 
-use super::{Attendance, EngineArgs, NodeArgs, number::whole};
+use super::{Attendance, NodeArgs, number::whole};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -32,8 +32,6 @@ pub(crate) struct ReplayArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) attendance: Attendance,
-    #[command(flatten)]
-    pub(crate) engine: EngineArgs,
     #[command(flatten)]
     pub(crate) node: NodeArgs,
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use sortie_api::RunId;
 
-use super::{EngineArgs, NodeArgs};
+use super::NodeArgs;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -19,8 +19,6 @@ pub(crate) struct ResumeArgs {
     /// Print the event objects one a line, and each finished run after its events
     #[arg(long)]
     pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) engine: EngineArgs,
     #[command(flatten)]
     pub(crate) node: NodeArgs,
 }

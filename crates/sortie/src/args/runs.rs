@@ -6,11 +6,11 @@ use clap::{Args, Subcommand};
 use sortie_api::{Effort, RunId, RunStatus, ScheduleId};
 
 use super::{
-    Document, EngineArgs, ListArgs, Name, NodeArgs, ReplayArgs, artifacts, export,
+    Document, Name, NodeArgs, ReplayArgs, artifacts, export,
     number::{at_least_one, not_negative, whole},
     resume,
 };
-use crate::render::maybe;
+use crate::render::{Render, maybe};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -76,8 +76,6 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) attendance: Attendance,
     #[command(flatten)]
-    pub(crate) engine: EngineArgs,
-    #[command(flatten)]
     pub(crate) node: NodeArgs,
 }
 
@@ -128,19 +126,19 @@ pub(crate) enum RunsCommand {
         #[arg(long)]
         watch: bool,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
     /// Show a run
     Get {
         run: RunId,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
     /// Cancel a run
     Cancel {
         run: RunId,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
     /// Resume runs whose command was killed, and follow them to their end
     Resume(resume::ResumeArgs),
@@ -151,7 +149,7 @@ pub(crate) enum RunsCommand {
         #[arg(long, value_name = "ID", default_value_t = 0, value_parser = not_negative)]
         after: i64,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
     /// Start a run again with the definition that it used
     Replay(Box<ReplayArgs>),
@@ -161,22 +159,18 @@ pub(crate) enum RunsCommand {
     Deliveries {
         run: RunId,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
     /// Send a finished run's callback again
     Redeliver {
         run: RunId,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
     /// List, print or save the files that a run left under outputs/
     Artifacts(artifacts::ArtifactsArgs),
     /// Print the definition that a run used, as JSON
-    Definition {
-        run: RunId,
-        #[command(flatten)]
-        engine: EngineArgs,
-    },
+    Definition { run: RunId },
 }
 
 impl WhichRuns {

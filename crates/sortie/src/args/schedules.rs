@@ -4,35 +4,32 @@ use clap::{Args, Subcommand, ValueEnum};
 use sortie_api::{ScheduleId, Timestamp, schedule::Overlap};
 
 use super::{
-    Document, EngineArgs, ListArgs, Name,
+    Document, Name,
     number::{at_least_one, up_to_a_hundred, whole},
 };
+use crate::render::Render;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SchedulesCommand {
     /// List the schedules, newest first
-    List(ListArgs),
+    List(Render),
     /// Show a schedule
     Get {
         schedule: ScheduleId,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
     /// Start a workflow on a timetable
     Create(Box<CreateScheduleArgs>),
     /// Change a schedule; fields that are not given stay
     Update(Box<UpdateScheduleArgs>),
     /// Delete a schedule with its history; its runs stay
-    Delete {
-        schedule: ScheduleId,
-        #[command(flatten)]
-        engine: EngineArgs,
-    },
+    Delete { schedule: ScheduleId },
     /// Start a run of a schedule now
     Trigger {
         schedule: ScheduleId,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
     /// Print the next occurrences
     Next {
@@ -41,7 +38,7 @@ pub(crate) enum SchedulesCommand {
         #[arg(long, default_value_t = 10, value_parser = up_to_a_hundred)]
         count: u32,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
     /// Print the history of a schedule, the latest occurrence first
     Fires {
@@ -50,7 +47,7 @@ pub(crate) enum SchedulesCommand {
         #[arg(long, default_value_t = 20, value_parser = at_least_one)]
         limit: u32,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
     /// Disable a schedule, or skip its occurrences until a time
     Pause {
@@ -59,13 +56,13 @@ pub(crate) enum SchedulesCommand {
         #[arg(long, value_name = "TIME", value_parser = time)]
         until: Option<Timestamp>,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
     /// Enable a schedule again, from its next occurrence
     Resume {
         schedule: ScheduleId,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
 }
 
@@ -87,7 +84,7 @@ pub(crate) struct CreateScheduleArgs {
     #[command(flatten)]
     pub(crate) fields: ScheduleFields,
     #[command(flatten)]
-    pub(crate) list: ListArgs,
+    pub(crate) render: Render,
 }
 
 #[derive(Debug, Args)]
@@ -105,7 +102,7 @@ pub(crate) struct UpdateScheduleArgs {
     #[arg(long = "clear", value_enum, value_name = "FIELD")]
     pub(crate) clear: Vec<Clearable>,
     #[command(flatten)]
-    pub(crate) list: ListArgs,
+    pub(crate) render: Render,
 }
 
 /// Optional fields of a schedule.

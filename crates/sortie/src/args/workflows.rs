@@ -4,26 +4,23 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{EngineArgs, ListArgs, Name};
+use super::Name;
+use crate::render::Render;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkflowsCommand {
     /// List the saved workflows
-    List(ListArgs),
+    List(Render),
     /// Show a workflow
     Get {
         name: Name,
         #[command(flatten)]
-        list: ListArgs,
+        render: Render,
     },
     /// Save workflows from files, each in place of the one of its name
     Put(PutWorkflows),
     /// Delete a workflow that no schedule uses
-    Delete {
-        name: Name,
-        #[command(flatten)]
-        engine: EngineArgs,
-    },
+    Delete { name: Name },
 }
 
 #[derive(Debug, Args)]
@@ -43,5 +40,5 @@ pub(crate) struct PutWorkflows {
     #[arg(long)]
     pub(crate) name: Option<Name>,
     #[command(flatten)]
-    pub(crate) list: ListArgs,
+    pub(crate) render: Render,
 }

@@ -32,7 +32,7 @@ fn author(entry: &AuditEntry) -> Option<String> {
 pub(super) async fn audit(context: &Context, args: &AuditArgs) -> Result<Exit> {
     let (path, filters) = ("v1/admin/audit", args.filters());
     context
-        .pages::<AuditEntry>(&args.list, path, &filters, Some(args.limit))
+        .pages::<AuditEntry>(args.render, path, &filters, Some(args.limit))
         .await
 }
 
@@ -92,7 +92,7 @@ fn dimension(row: &UsageRow, by: UsageDimension) -> Option<String> {
 
 pub(super) async fn usage(context: &Context, args: &UsageArgs) -> Result<Exit> {
     let path = path_of("v1/admin/usage", &args.query());
-    context.one::<Usage>(&args.list, get(path)).await
+    context.one::<Usage>(args.render, get(path)).await
 }
 
 #[cfg(test)]

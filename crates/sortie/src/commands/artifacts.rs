@@ -31,7 +31,7 @@ impl Record for Artifact {
 }
 
 pub(super) async fn artifacts(context: &Context, args: &ArtifactsArgs) -> Result<Exit> {
-    let list = &args.list;
+    let list = args.render;
     context.call(list, async |client| show(client, args).await).await
 }
 
@@ -45,7 +45,7 @@ async fn show(client: &Client, args: &ArtifactsArgs) -> Result<Exit> {
     }
     let artifacts: Vec<Artifact> = client.ask(get(all(args.run))).await?;
     let Some(folder) = &args.download else {
-        return args.list.render.list(&artifacts);
+        return args.render.list(&artifacts);
     };
     for artifact in &artifacts {
         download(client, args.run, artifact, folder).await?;

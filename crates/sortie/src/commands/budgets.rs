@@ -7,7 +7,7 @@ use crate::{
     args::BudgetsCommand,
     client::{delete, get, put},
     failure::{Exit, Failure, Result},
-    render::{Field, Record, some},
+    render::{Field, Record, Render, some},
 };
 
 impl Record for Budget {
@@ -28,22 +28,22 @@ fn path(scope: &BudgetScope) -> String {
 
 pub(super) async fn execute(context: &Context, command: BudgetsCommand) -> Result<Exit> {
     match command {
-        BudgetsCommand::List(args) => context.list::<Budget>(&args, get("v1/budgets")).await,
+        BudgetsCommand::List(render) => context.list::<Budget>(render, get("v1/budgets")).await,
         BudgetsCommand::Set {
             scope,
             limit,
             period,
-            list,
+            render,
         } => {
             let budget = PutBudget {
                 limit_micros: Micros::new(limit).map_err(|rule| Failure::usage(rule.to_string()))?,
                 period: period.into(),
             };
-            context.one::<Budget>(&list, put(path(&scope), &budget)).await
+            context.one::<Budget>(render, put(path(&scope), &budget)).await
         }
-        BudgetsCommand::Delete { scope, engine } => {
+        BudgetsCommand::Delete { scope } => {
             let note = |(): &()| format!("the budget {scope} is deleted");
-            context.done(&engine, delete(path(&scope)), note).await
+            context.done(Render::default(), delete(path(&scope)), note).await
         }
     }
 }

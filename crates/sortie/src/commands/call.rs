@@ -8,9 +8,9 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Context, operators};
 use crate::{
-    args::{EngineArgs, InstallationArgs, ListArgs, OperatorArgs},
+    args::{InstallationArgs, OperatorArgs},
     client::{Call, Client},
-    connect::{Connection, Need, named_engine},
+    connect::{Connection, Need},
     failure::{Exit, Result},
     render::{Record, Render},
 };
@@ -23,28 +23,18 @@ pub(super) trait Target {
     async fn connect(&self, context: &Context) -> Result<Connection>;
 }
 
-impl Target for EngineArgs {
+impl Target for Render {
     fn render(&self) -> Render {
-        Render::default()
+        *self
     }
 
     async fn connect(&self, context: &Context) -> Result<Connection> {
         let config = context.client_config(&context.flags)?;
-        Connection::open(self, &config, &context.environment, Need::Records).await
+        context.open(&config, Need::Records).await
     }
 }
 
-impl Target for ListArgs {
-    fn render(&self) -> Render {
-        self.render
-    }
-
-    async fn connect(&self, context: &Context) -> Result<Connection> {
-        self.engine.connect(context).await
-    }
-}
-
-impl Target for OperatorArgs {
+impl Target for &OperatorArgs {
     fn render(&self) -> Render {
         self.render
     }
@@ -54,7 +44,7 @@ impl Target for OperatorArgs {
     }
 }
 
-impl Target for InstallationArgs {
+impl Target for &InstallationArgs {
     fn render(&self) -> Render {
         self.render
     }
@@ -66,22 +56,19 @@ impl Target for InstallationArgs {
             return Ok(Connection::remote(client, None));
         }
         let config = context.client_config(&context.flags)?;
-        if config.hosted.is_some() && named_engine(&self.engine, &context.environment).is_none() {
+        let named = context.named_engine();
+        if config.hosted.is_some() && named.is_none() {
             return Err(operators::no_deployment());
         }
-        Connection::open(&self.engine, &config, &context.environment, Need::Records).await
+        context.open(&config, Need::Records).await
     }
 }
 
-#[expect(
-    clippy::future_not_send,
-    reason = "the runtime polls a command on the main thread only"
-)]
 impl Context {
     /// Does `work` with a connection, then closes it.
     pub(super) async fn with<T>(
         &self,
-        target: &impl Target,
+        target: impl Target,
         work: impl AsyncFnOnce(&mut Connection) -> Result<T>,
     ) -> Result<T> {
         target.connect(self).await?.during(work).await
@@ -90,7 +77,7 @@ impl Context {
     /// Does `work` with a client, and closes the connection before it returns.
     pub(super) async fn call<T>(
         &self,
-        target: &impl Target,
+        target: impl Target,
         work: impl AsyncFnOnce(&Client) -> Result<T>,
     ) -> Result<T> {
         self.with(target, async |connection| work(&connection.client).await)
@@ -100,7 +87,7 @@ impl Context {
     /// Makes one call, and closes the connection before it returns the answer.
     pub(super) async fn ask<T: DeserializeOwned>(
         &self,
-        target: &impl Target,
+        target: impl Target,
         call: Call<'_, impl Serialize + Sync>,
     ) -> Result<T> {
         self.call(target, async |client| client.ask(call).await).await
@@ -109,44 +96,48 @@ impl Context {
     /// Makes a call and prints the records in its answer.
     pub(super) async fn list<T: Record + DeserializeOwned>(
         &self,
-        target: &impl Target,
+        target: impl Target,
         call: Call<'_, impl Serialize + Sync>,
     ) -> Result<Exit> {
+        let render = target.render();
         let records: Vec<T> = self.ask(target, call).await?;
-        target.render().list(&records)
+        render.list(&records)
     }
 
     /// Reads a list page by page and prints it: all records that match the filters, or the first `limit` of them.
     pub(super) async fn pages<T: Record + DeserializeOwned>(
         &self,
-        target: &impl Target,
+        target: impl Target,
         path: &str,
         filters: &[(&'static str, String)],
         limit: Option<u32>,
     ) -> Result<Exit> {
         let read = async |client: &Client| client.pages(path, filters, limit).await;
+        let render = target.render();
         let records: Vec<T> = self.call(target, read).await?;
-        target.render().list(&records)
+        render.list(&records)
     }
 
     /// Makes a call and prints the record that is its answer.
     pub(super) async fn one<T: Record + DeserializeOwned>(
         &self,
-        target: &impl Target,
+        target: impl Target,
         call: Call<'_, impl Serialize + Sync>,
     ) -> Result<Exit> {
+        let render = target.render();
         let record: T = self.ask(target, call).await?;
-        target.render().one(&record)
+        render.one(&record)
     }
 
     /// Makes a call and prints `note` of the answer.
     pub(super) async fn done<T: Serialize + DeserializeOwned>(
         &self,
-        target: &impl Target,
+        target: impl Target,
         call: Call<'_, impl Serialize + Sync>,
         note: impl FnOnce(&T) -> String,
     ) -> Result<Exit> {
+        let render = target.render();
         let answer: T = self.ask(target, call).await?;
-        target.render().done(&answer, note)
+        render.done(&answer, note)
     }
 }

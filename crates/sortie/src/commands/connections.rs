@@ -16,14 +16,14 @@ use sortie_api::{
 
 use super::Context;
 use crate::{
-    args::{AuthKind, ConnectionsCommand, ListArgs, Name, PutArgs},
+    args::{AuthKind, ConnectionsCommand, Name, PutArgs},
     client::{Client, delete, get, post, post_json, put},
     config::Environment,
     connect,
     failure::{Exit, Failure, Result},
     input::{self, DEFINITION_BYTES, STDIN},
     prompt,
-    render::{Field, Record, lines_but, print_json, some},
+    render::{Field, Record, Render, lines_but, print_json, some},
     terminal::{self, harmless},
 };
 
@@ -36,24 +36,26 @@ fn path(name: &Name, rest: &str) -> String {
 
 pub(super) async fn execute(context: &Context, command: ConnectionsCommand) -> Result<Exit> {
     match command {
-        ConnectionsCommand::List(args) => context.list::<Connection>(&args, get("v1/connections")).await,
-        ConnectionsCommand::Get { name, list } => {
-            context.one::<Connection>(&list, get(path(&name, ""))).await
+        ConnectionsCommand::List(render) => context.list::<Connection>(render, get("v1/connections")).await,
+        ConnectionsCommand::Get { name, render } => {
+            context.one::<Connection>(render, get(path(&name, ""))).await
         }
         ConnectionsCommand::Put(args) => save(context, &args).await,
-        ConnectionsCommand::Delete { name, engine } => {
+        ConnectionsCommand::Delete { name } => {
             let note = |(): &()| format!("connection {name} is deleted");
-            context.done(&engine, delete(path(&name, "")), note).await
-        }
-        ConnectionsCommand::Test { name, list } => test(context, &name, &list).await,
-        ConnectionsCommand::Authorize { name, list } => authorize(context, &name, &list).await,
-        ConnectionsCommand::Confirm { name, code, list } => {
-            let confirm = async |client: &Client| present(client, &name, &code, &list).await;
-            context.call(&list, confirm).await
-        }
-        ConnectionsCommand::Catalog(args) => {
             context
-                .list::<KnownService>(&args, get("v1/connections/catalog"))
+                .done(Render::default(), delete(path(&name, "")), note)
+                .await
+        }
+        ConnectionsCommand::Test { name, render } => test(context, &name, render).await,
+        ConnectionsCommand::Authorize { name, render } => authorize(context, &name, render).await,
+        ConnectionsCommand::Confirm { name, code, render } => {
+            let confirm = async |client: &Client| present(client, &name, &code, render).await;
+            context.call(render, confirm).await
+        }
+        ConnectionsCommand::Catalog(render) => {
+            context
+                .list::<KnownService>(render, get("v1/connections/catalog"))
                 .await
         }
     }
@@ -119,11 +121,11 @@ async fn save(context: &Context, args: &PutArgs) -> Result<Exit> {
     };
     let name = &args.name;
     let save = put(path(name, ""), &definition);
-    let saved: Connection = context.ask(&args.list, save).await?;
+    let saved: Connection = context.ask(args.render, save).await?;
     if saved.status == ConnectionStatus::NeedsAuthorization {
         terminal::note(&format!("it needs a person: sortie connections authorize {name}"));
     }
-    args.list.render.answer(&saved, |saved| {
+    args.render.answer(&saved, |saved| {
         // A save does not contact the server, so it is unknown whether the address and the credential work.
         let untested = format!("saved, not tested: run `sortie connections test {name}`");
         let untested = Some(untested).filter(|_| saved.status == ConnectionStatus::Ready);
@@ -243,9 +245,9 @@ fn secret_of(input: &mut impl std::io::Read) -> Result<String> {
     Ok(secret.to_owned())
 }
 
-async fn test(context: &Context, name: &Name, args: &ListArgs) -> Result<Exit> {
-    let found: ConnectionTest = context.ask(args, post(path(name, "/test"))).await?;
-    args.render.one(&found)?;
+async fn test(context: &Context, name: &Name, render: Render) -> Result<Exit> {
+    let found: ConnectionTest = context.ask(render, post(path(name, "/test"))).await?;
+    render.one(&found)?;
     Ok(match found.status {
         ConnectionStatus::Ready => Exit::Success,
         ConnectionStatus::NeedsAuthorization | ConnectionStatus::Error => Exit::Failed,
@@ -267,22 +269,22 @@ impl Record for ConnectionTest {
     }
 }
 
-async fn authorize(context: &Context, name: &Name, args: &ListArgs) -> Result<Exit> {
+async fn authorize(context: &Context, name: &Name, render: Render) -> Result<Exit> {
     let authorize = async |connection: &mut connect::Connection| {
         if connection.own_engine().is_some() {
             return Err(Failure::usage(
                 "the browser comes back to an engine that stays: start one with `sortie serve`, or name one by --url",
             ));
         }
-        begin(&connection.client, name, args).await
+        begin(&connection.client, name, render).await
     };
-    context.with(args, authorize).await
+    context.with(render, authorize).await
 }
 
 /// Begins an authorization. Confirms it if a person is at the terminal to type the code.
-async fn begin(client: &Client, name: &Name, args: &ListArgs) -> Result<Exit> {
+async fn begin(client: &Client, name: &Name, render: Render) -> Result<Exit> {
     let begun: Authorization = client.ask(post(path(name, "/oauth"))).await?;
-    if args.render.is_json() {
+    if render.is_json() {
         return print_json(&begun);
     }
     terminal::print_line(&harmless(&begun.authorization_url))?;
@@ -297,7 +299,7 @@ async fn begin(client: &Client, name: &Name, args: &ListArgs) -> Result<Exit> {
             terminal::note(&by_hand);
             return Ok(Exit::Success);
         };
-        match present(client, name, &code, args).await {
+        match present(client, name, &code, render).await {
             Err(failure) if is_mistyped(&failure) && tries < CODE_TRIES => {
                 terminal::note(&harmless(&failure.to_string()));
                 tries += 1;
@@ -314,13 +316,13 @@ fn is_mistyped(failure: &Failure) -> bool {
 }
 
 /// Presents the code of the page.
-async fn present(client: &Client, name: &Name, code: &str, args: &ListArgs) -> Result<Exit> {
+async fn present(client: &Client, name: &Name, code: &str, render: Render) -> Result<Exit> {
     let code = ConfirmAuthorization {
         code: code.to_owned(),
     };
     let confirm = post_json(path(name, "/oauth/confirm"), &code);
     let confirmed: ConfirmedAuthorization = client.ask(confirm).await?;
-    args.render.one(&confirmed)
+    render.one(&confirmed)
 }
 
 impl Record for ConfirmedAuthorization {

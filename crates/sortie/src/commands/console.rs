@@ -8,7 +8,7 @@ use super::Context;
 use crate::{
     args::ConsoleArgs,
     client::post,
-    connect::{Connection, Need},
+    connect::Need,
     failure::{Exit, Result},
     terminal,
 };
@@ -16,7 +16,7 @@ use crate::{
 /// Opens the page at `path` of the console, or prints its address where no browser can be opened.
 pub(super) async fn open(context: &Context, args: &ConsoleArgs, path: &str) -> Result<Exit> {
     let config = context.client_config(&context.flags)?;
-    let connection = Connection::open(&args.engine, &config, &context.environment, Need::Console).await?;
+    let connection = context.open(&config, Need::Console).await?;
     let url = connection
         .during(async |connection| {
             let code: CreatedConsoleCode = connection.client.ask(post("v1/console/codes")).await?;

@@ -4,10 +4,9 @@ use sortie_api::{DeliveryAttempt, Redelivery, RunId};
 
 use super::Context;
 use crate::{
-    args::ListArgs,
     client::{get, post},
     failure::{Exit, Result},
-    render::{Field, Record, maybe, some},
+    render::{Field, Record, Render, maybe, some},
 };
 
 impl Record for DeliveryAttempt {
@@ -25,18 +24,18 @@ fn path(run: RunId) -> String {
     format!("v1/runs/{run}/deliveries")
 }
 
-pub(super) async fn list(context: &Context, run: RunId, args: &ListArgs) -> Result<Exit> {
-    context.list::<DeliveryAttempt>(args, get(path(run))).await
+pub(super) async fn list(context: &Context, run: RunId, render: Render) -> Result<Exit> {
+    context.list::<DeliveryAttempt>(render, get(path(run))).await
 }
 
-pub(super) async fn redeliver(context: &Context, run: RunId, args: &ListArgs) -> Result<Exit> {
+pub(super) async fn redeliver(context: &Context, run: RunId, render: Render) -> Result<Exit> {
     let note = |redelivery: &Redelivery| {
         format!(
             "the callback of {run} is sent again, as attempt {}",
             redelivery.attempt
         )
     };
-    context.done(args, post(path(run)), note).await
+    context.done(render, post(path(run)), note).await
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use crate::{
     args::DoctorArgs,
     client::Client,
     config::{Config, HostedSettings, SandboxPolicy},
-    connect::{is_this_machine, named_engine},
+    connect::is_this_machine,
     data_dir::{DataDir, Purpose, RunningEngine},
     failure::{Exit, Failure, Result},
     logging::{self, Verbosity},
@@ -140,7 +140,7 @@ fn engine_to_ask(context: &Context, args: &DoctorArgs, config: &Config) -> Resul
     if let Some(told) = operators::deployment(context, &args.target).ok().flatten() {
         return deployment_to_ask(context, config, (told, args.providers), running).map(Some);
     }
-    let told = named_engine(&args.target.engine, &context.environment);
+    let told = context.named_engine();
     let told = told.map(|(url, from)| (url.to_owned(), from));
     let Some((url, from)) = told.or_else(|| Some((running?.url, "engine.json"))) else {
         return Ok(None);

@@ -10,12 +10,13 @@ use crate::{
     cassette::{self, Texts},
     client::{Client, Followed, get},
     failure::{Exit, Failure, Result},
+    render::Render,
     terminal,
 };
 
 pub(super) async fn export(context: &Context, args: &ExportArgs) -> Result<Exit> {
     let lines = context
-        .call(&args.engine, async |client| cassette(client, args).await)
+        .call(Render::default(), async |client| cassette(client, args).await)
         .await?;
     let Some(path) = &args.output else {
         terminal::print(&lines)?;

@@ -13,7 +13,7 @@ use crate::{
     args::{FileRef, FilesCommand},
     client::{Client, get, patch},
     failure::{Exit, Failure, Result},
-    render::{Field, Record, some},
+    render::{Field, Record, Render, some},
     terminal,
 };
 
@@ -29,34 +29,34 @@ impl Record for File {
 
 pub(super) async fn execute(context: &Context, command: FilesCommand) -> Result<Exit> {
     match command {
-        FilesCommand::List { limit, list } => {
-            context.pages::<File>(&list, "v1/files", &[], Some(limit)).await
+        FilesCommand::List { limit, render } => {
+            context.pages::<File>(render, "v1/files", &[], Some(limit)).await
         }
-        FilesCommand::Get { file, list } => {
-            let found = context.call(&list, async |client| record(client, &file).await);
-            list.render.one(&found.await?)
+        FilesCommand::Get { file, render } => {
+            let found = context.call(render, async |client| record(client, &file).await);
+            render.one(&found.await?)
         }
-        FilesCommand::Upload { path, name, list } => {
+        FilesCommand::Upload { path, name, render } => {
             let name = match name {
                 Some(name) => name,
                 None => own_name(&path)?,
             };
-            let saved = context.call(&list, async |client| client.upload(&path, &name).await);
-            list.render.one(&saved.await?)
+            let saved = context.call(render, async |client| client.upload(&path, &name).await);
+            render.one(&saved.await?)
         }
-        FilesCommand::Download { file, output, engine } => {
+        FilesCommand::Download { file, output } => {
             let download = async |client: &Client| download(client, &file, output).await;
-            context.call(&engine, download).await
+            context.call(Render::default(), download).await
         }
-        FilesCommand::Rename { file, name, list } => {
+        FilesCommand::Rename { file, name, render } => {
             let name = RenameFile { name };
             let rename = async |client: &Client| client.ask(patch(client.file(&file)?, &name)).await;
-            let renamed: File = context.call(&list, rename).await?;
-            list.render.one(&renamed)
+            let renamed: File = context.call(render, rename).await?;
+            render.one(&renamed)
         }
-        FilesCommand::Delete { file, engine } => {
+        FilesCommand::Delete { file } => {
             let delete = async |client: &Client| client.delete_file(&file).await;
-            context.call(&engine, delete).await?;
+            context.call(Render::default(), delete).await?;
             terminal::note(&format!("{} is deleted", terminal::harmless(file.as_str())));
             Ok(Exit::Success)
         }

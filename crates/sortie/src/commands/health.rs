@@ -3,17 +3,15 @@
 
 use super::Context;
 use crate::{
-    args::EngineArgs,
     client::Client,
-    connect::named_engine,
     data_dir::{DataDir, Purpose},
     failure::{Exit, Failure, Result},
     terminal,
 };
 
-pub(super) async fn health(context: &Context, args: &EngineArgs) -> Result<Exit> {
+pub(super) async fn health(context: &Context) -> Result<Exit> {
     let config = context.client_config(&context.flags)?;
-    let (url, from) = match named_engine(args, &context.environment) {
+    let (url, from) = match context.named_engine() {
         Some((url, from)) => (url.to_owned(), from),
         None => DataDir::new(&config.data_dir)
             .running_engine()?

@@ -11,13 +11,13 @@ use sortie_engine::{Clock, create_key_offline};
 
 use super::Context;
 use crate::{
-    args::{Grace, KeysCommand, ListArgs},
+    args::{Grace, KeysCommand},
     client::{delete, get, post_json},
     connect::{Connection, database_exists},
     data_dir::{DataDir, NodeKey, Owner},
     failure::{Exit, Failure, Result},
     node::open_store,
-    render::{Field, Record, some},
+    render::{Field, Record, Render, some},
     terminal,
 };
 
@@ -29,7 +29,7 @@ pub(super) async fn execute(context: &Context, command: KeysCommand) -> Result<E
             expiry,
             offline,
             database_url,
-            list,
+            render,
         } => {
             let request = CreateKey {
                 name,
@@ -38,17 +38,17 @@ pub(super) async fn execute(context: &Context, command: KeysCommand) -> Result<E
             };
             if offline {
                 let created = create_offline(context, request, database_url.as_deref()).await?;
-                return list.render.one(&created);
+                return render.one(&created);
             }
             let create = post_json("v1/admin/keys", &request);
-            context.one::<CreatedKey>(&list, create).await
+            context.one::<CreatedKey>(render, create).await
         }
-        KeysCommand::List(args) => context.list::<ApiKey>(&args, get("v1/admin/keys")).await,
-        KeysCommand::Rotate { key, grace, list } => rotate(context, key, grace, &list).await,
-        KeysCommand::Revoke { key, engine } => {
+        KeysCommand::List(render) => context.list::<ApiKey>(render, get("v1/admin/keys")).await,
+        KeysCommand::Rotate { key, grace, render } => rotate(context, key, grace, render).await,
+        KeysCommand::Revoke { key } => {
             let note = |(): &()| format!("{key} is revoked");
             context
-                .done(&engine, delete(format!("v1/admin/keys/{key}")), note)
+                .done(Render::default(), delete(format!("v1/admin/keys/{key}")), note)
                 .await
         }
     }
@@ -127,12 +127,11 @@ async fn create_offline(
 }
 
 /// Rotates a key. If the data folder holds its secret, the file gets the new one.
-async fn rotate(context: &Context, key: KeyId, grace: Option<Grace>, args: &ListArgs) -> Result<Exit> {
+async fn rotate(context: &Context, key: KeyId, grace: Option<Grace>, render: Render) -> Result<Exit> {
     let work = async |connection: &mut Connection| rotate_on(connection, key, grace).await;
-    let (rotated, kept) = context.with(args, work).await?;
+    let (rotated, kept) = context.with(render, work).await?;
     // Print the key even if the file could not be written: the engine never shows it again.
-    args.render
-        .answer(&rotated, |rotated| Ok(terminal::print_line(&rotated.key)?))?;
+    render.answer(&rotated, |rotated| Ok(terminal::print_line(&rotated.key)?))?;
     let until = rotated
         .previous_until
         .map_or_else(String::new, |at| format!("; the one before works until {at}"));

@@ -12,7 +12,7 @@ use crate::{
     client::{delete, get, put},
     failure::{Exit, Result},
     input::{self, DEFINITION_BYTES, STDIN},
-    render::Record,
+    render::{Record, Render},
     terminal,
 };
 
@@ -56,20 +56,20 @@ impl Record for LicenseKey {
 
 pub(super) async fn execute(context: &Context, args: LicenseArgs) -> Result<Exit> {
     match args.command {
-        None => context.one::<License>(&args.list, get(PATH)).await,
-        Some(LicenseCommand::Install { token, list }) => {
+        None => context.one::<License>(args.render, get(PATH)).await,
+        Some(LicenseCommand::Install { token, render }) => {
             let token = match token.as_str() {
                 "-" => input::text(&mut std::io::stdin(), STDIN, DEFINITION_BYTES)?,
                 _ => token,
             };
             let token = token.trim().to_owned();
             context
-                .one::<License>(&list, put(PATH, &PutLicense { token }))
+                .one::<License>(render, put(PATH, &PutLicense { token }))
                 .await
         }
-        Some(LicenseCommand::Delete(engine)) => {
+        Some(LicenseCommand::Delete) => {
             let note = |(): &()| "the license is deleted".to_owned();
-            context.done(&engine, delete(PATH), note).await
+            context.done(Render::default(), delete(PATH), note).await
         }
         Some(LicenseCommand::Grant {
             organization,

@@ -50,7 +50,7 @@ const LISTEN: &str = "subscriptions/listen";
 /// Serves the client at standard input until that ends and every request is answered.
 pub(super) async fn serve(context: &Context, args: &McpArgs) -> Result<Exit> {
     let config = context.node_config(&args.node)?;
-    let connection = Connection::open(&args.engine, &config, &context.environment, Need::Work).await?;
+    let connection = context.open(&config, Need::Work).await?;
     connection.during(bridge).await
 }
 

@@ -37,6 +37,7 @@ use clap::CommandFactory as _;
 use crate::{
     args::{Cli, Command, NodeArgs},
     config::{Config, Environment, Flags, SandboxPolicy},
+    connect::{Connection, NamedEngine, Need},
     failure::{Exit, Result},
     logging::{self, Verbosity},
     render::print_json,
@@ -49,6 +50,8 @@ pub(crate) struct Context {
     pub(crate) terminal: Terminal,
     /// The flags of every command.
     pub(crate) flags: Flags,
+    /// Address from `--url`.
+    url: Option<String>,
 }
 
 /// Does what the command line says.
@@ -57,6 +60,7 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         terminal: Terminal::of_process(&environment),
         environment,
         flags: cli.global.flags(),
+        url: cli.global.url,
     };
     match cli.command {
         Command::Serve(args) => serve::serve(&context, &args).await,
@@ -78,14 +82,14 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         Command::Audit(args) => administration::audit(&context, &args).await,
         Command::Usage(args) => administration::usage(&context, &args).await,
         Command::License(args) => license::execute(&context, args).await,
-        Command::Models(args) => models::list(&context, &args).await,
+        Command::Models(render) => models::list(&context, render).await,
         Command::Openapi(args) => print_json(&sortie_server::openapi(args.api.into())),
         Command::Doctor(args) => doctor::doctor(&context, &args).await,
         Command::Backup(args) => backup::backup(&context, args).await,
         Command::MasterKey(command) => master_key::execute(&context, command).await,
         Command::Restore(args) => backup::restore(&context, args).await,
         Command::Mcp(args) => mcp::serve(&context, &args).await,
-        Command::Health(args) => health::health(&context, &args).await,
+        Command::Health => health::health(&context).await,
         Command::Config(command) => config::execute(&context, command),
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -102,6 +106,20 @@ impl Context {
         let config = Config::load(flags, &self.environment, SandboxPolicy::Strongest)?;
         logging::start(&config, Verbosity::Errors, self.terminal)?;
         Ok(config)
+    }
+
+    /// Finds or starts an engine.
+    async fn open(&self, config: &Config, need: Need) -> Result<Connection> {
+        Connection::open(self.named_engine(), config, &self.environment, need).await
+    }
+
+    /// The engine that the command line or the environment names.
+    pub(crate) fn named_engine(&self) -> Option<NamedEngine<'_>> {
+        match (&self.url, self.environment.get("SORTIE_URL")) {
+            (Some(url), _) => Some((url.as_str(), "--url")),
+            (None, Some(url)) => Some((url, "SORTIE_URL")),
+            (None, None) => None,
+        }
     }
 
     /// The data folder of the configuration.

@@ -4,10 +4,9 @@ use sortie_api::{Micros, model::ModelCatalog};
 
 use super::Context;
 use crate::{
-    args::ListArgs,
     client::get,
     failure::{Exit, Result},
-    render::{Record, grid, some},
+    render::{Record, Render, grid, some},
 };
 
 impl Record for ModelCatalog {
@@ -39,8 +38,8 @@ impl Record for ModelCatalog {
     }
 }
 
-pub(super) async fn list(context: &Context, args: &ListArgs) -> Result<Exit> {
-    context.one::<ModelCatalog>(args, get("v1/models")).await
+pub(super) async fn list(context: &Context, render: Render) -> Result<Exit> {
+    context.one::<ModelCatalog>(render, get("v1/models")).await
 }
 
 fn price(micros: Micros) -> String {

@@ -10,7 +10,7 @@ use crate::{
     args::{InstallationArgs, OperatorArgs, OrganizationsCommand, UserArgs, UsersCommand},
     client::{Client, delete, get, post, post_json},
     config::Environment,
-    connect::{is_this_machine, named_engine},
+    connect::is_this_machine,
     data_dir::{DataDir, NodeKey},
     failure::{Exit, Failure, Result},
     render::{Field, Record, maybe, some},
@@ -189,10 +189,10 @@ pub(super) fn deployment(
 ) -> Result<Option<(String, &'static str)>> {
     let environment = &context.environment;
     let told = told_deployment(args.org_url.as_deref(), environment);
-    let told = told.filter(|_| args.engine.url.is_none());
+    let told = told.filter(|_| context.url.is_none());
     if let Some((url, from)) = told {
         Ok(Some((url.to_owned(), from)))
-    } else if named_engine(&args.engine, environment).is_some() {
+    } else if context.named_engine().is_some() {
         Ok(None)
     } else {
         own_deployment(context)

@@ -24,7 +24,7 @@ pub(super) async fn replay(context: &Context, args: ReplayArgs) -> Result<Exit> 
     let config = context.node_config(&args.node)?;
     let given = given(&args, &context.environment)?;
     let need = run::need(args.attendance);
-    let connection = Connection::open(&args.engine, &config, &context.environment, need).await?;
+    let connection = context.open(&config, need).await?;
     connection
         .during(async |connection| on(connection, context, &args, given).await)
         .await

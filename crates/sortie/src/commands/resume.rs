@@ -9,7 +9,7 @@ use super::{Context, run};
 use crate::{
     args::{WhichRuns, resume::ResumeArgs},
     client::{Client, get},
-    connect::{Connection, NAME_AN_ENGINE, Need, database_exists, named_engine},
+    connect::{Connection, NAME_AN_ENGINE, Need, database_exists},
     data_dir::{DataDir, Occupancy, Purpose},
     failure::{Exit, Failure, Result},
     follow::{self, Format, OnInterrupt, View},
@@ -23,7 +23,7 @@ const UNFINISHED: [RunStatus; 3] = [RunStatus::Running, RunStatus::Starting, Run
 pub(super) async fn resume(context: &Context, args: &ResumeArgs) -> Result<Exit> {
     let config = context.node_config(&args.node)?;
     let data_dir = DataDir::new(&config.data_dir);
-    if named_engine(&args.engine, &context.environment).is_none() {
+    if context.named_engine().is_none() {
         match data_dir.occupancy()? {
             Occupancy::Engine(engine) if engine.purpose != Purpose::Serve => {
                 return Err(data_dir.in_use(&Occupancy::Engine(engine)));
@@ -32,7 +32,7 @@ pub(super) async fn resume(context: &Context, args: &ResumeArgs) -> Result<Exit>
             Occupancy::Starting | Occupancy::Engine(_) => {}
         }
     }
-    let connection = Connection::open(&args.engine, &config, &context.environment, Need::Work).await?;
+    let connection = context.open(&config, Need::Work).await?;
     connection
         .during(async |connection| on(connection, context, args).await)
         .await

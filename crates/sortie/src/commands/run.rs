@@ -38,7 +38,13 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<Exit> {
     }
     let need = need(args.attendance);
     let refusal = refusal(&request, &config);
-    let opened = Connection::open_unless(refusal, &args.engine, &config, &context.environment, need);
+    let opened = Connection::open_unless(
+        refusal,
+        context.named_engine(),
+        &config,
+        &context.environment,
+        need,
+    );
     let connection = opened.await?;
     let work = async |connection: &mut Connection| with_files(connection, context, &args, &mut request).await;
     connection.during(work).await

@@ -6,13 +6,13 @@ use sortie_api::{Run, RunDefinition, RunId, RunStatus, RunUsage};
 
 use super::{Context, artifacts, deliveries, export, replay, resume, watch};
 use crate::{
-    args::{EngineArgs, ListArgs, RunsCommand, WhichRuns},
+    args::{RunsCommand, WhichRuns},
     client::{get, post},
     connect::Connection,
     failure::{Exit, Failure, Result},
     follow::{self, Format, OnInterrupt, View},
     interruption::interruption,
-    render::{Field, Record, lines, maybe, print_json, some},
+    render::{Field, Record, Render, lines, maybe, print_json, some},
     terminal::harmless,
 };
 
@@ -21,21 +21,19 @@ pub(super) async fn execute(context: &Context, command: RunsCommand) -> Result<E
         RunsCommand::List {
             which,
             watch: true,
-            list,
-        } => watch::watch(context, &which, &list).await,
-        RunsCommand::List {
-            which, list: args, ..
-        } => list(context, &which, &args).await,
-        RunsCommand::Get { run, list } => show(context, run, &list).await,
-        RunsCommand::Cancel { run, list } => cancel(context, run, &list).await,
+            render,
+        } => watch::watch(context, &which, render).await,
+        RunsCommand::List { which, render, .. } => list(context, &which, render).await,
+        RunsCommand::Get { run, render } => show(context, run, render).await,
+        RunsCommand::Cancel { run, render } => cancel(context, run, render).await,
         RunsCommand::Resume(args) => resume::resume(context, &args).await,
-        RunsCommand::Events { run, after, list } => events(context, run, after, &list).await,
+        RunsCommand::Events { run, after, render } => events(context, run, after, render).await,
         RunsCommand::Replay(args) => replay::replay(context, *args).await,
         RunsCommand::Export(args) => export::export(context, &args).await,
-        RunsCommand::Deliveries { run, list } => deliveries::list(context, run, &list).await,
-        RunsCommand::Redeliver { run, list } => deliveries::redeliver(context, run, &list).await,
+        RunsCommand::Deliveries { run, render } => deliveries::list(context, run, render).await,
+        RunsCommand::Redeliver { run, render } => deliveries::redeliver(context, run, render).await,
         RunsCommand::Artifacts(args) => artifacts::artifacts(context, &args).await,
-        RunsCommand::Definition { run, engine } => definition(context, run, &engine).await,
+        RunsCommand::Definition { run } => definition(context, run).await,
     }
 }
 
@@ -82,25 +80,25 @@ impl Record for Run {
     }
 }
 
-async fn list(context: &Context, which: &WhichRuns, args: &ListArgs) -> Result<Exit> {
+async fn list(context: &Context, which: &WhichRuns, render: Render) -> Result<Exit> {
     let show = async |connection: &mut Connection| {
         let runs = resume::list_runs(&connection.client, which).await?;
-        args.render.list(&runs)?;
+        render.list(&runs)?;
         resume::print_unattended(connection, &runs).await?;
         Ok(Exit::Success)
     };
-    context.with(args, show).await
+    context.with(render, show).await
 }
 
 /// Shows a run. If the run has zero data retention, this also uses up its output, which can be read once.
-async fn show(context: &Context, id: RunId, args: &ListArgs) -> Result<Exit> {
+async fn show(context: &Context, id: RunId, render: Render) -> Result<Exit> {
     let show = async |connection: &mut Connection| {
         let run: Run = connection.client.ask(get(format!("v1/runs/{id}"))).await?;
-        args.render.one(&run)?;
+        render.one(&run)?;
         resume::print_unattended(connection, &[run]).await?;
         Ok(Exit::Success)
     };
-    context.with(args, show).await
+    context.with(render, show).await
 }
 
 fn seconds(run: &Run) -> Option<String> {
@@ -130,7 +128,7 @@ fn usage(used: &RunUsage) -> String {
     )
 }
 
-async fn cancel(context: &Context, id: RunId, args: &ListArgs) -> Result<Exit> {
+async fn cancel(context: &Context, id: RunId, render: Render) -> Result<Exit> {
     let note = |run: &Run| {
         if run.status == RunStatus::Cancelled {
             format!("{id} is cancelled")
@@ -139,25 +137,25 @@ async fn cancel(context: &Context, id: RunId, args: &ListArgs) -> Result<Exit> {
         }
     };
     let cancel = post(format!("v1/runs/{id}/cancel"));
-    context.done(args, cancel, note).await
+    context.done(render, cancel, note).await
 }
 
-async fn events(context: &Context, id: RunId, after: i64, args: &ListArgs) -> Result<Exit> {
-    let show = async |connection: &mut Connection| events_on(connection, context, (id, after), args).await;
-    context.with(args, show).await
+async fn events(context: &Context, id: RunId, after: i64, render: Render) -> Result<Exit> {
+    let show = async |connection: &mut Connection| events_on(connection, context, (id, after), render).await;
+    context.with(render, show).await
 }
 
 async fn events_on(
     connection: &mut Connection,
     context: &Context,
     (id, after): (RunId, i64),
-    args: &ListArgs,
+    render: Render,
 ) -> Result<Exit> {
     let run = connection.client.look_at_run(id).await?;
     if !connection.works_on_nothing() {
         resume::print_unattended(connection, &[run]).await?;
     }
-    let view = View::new(Format::of(args.render.is_json()), context.terminal);
+    let view = View::new(Format::of(render.is_json()), context.terminal);
     let on_interrupt = (OnInterrupt::Leave, interruption());
     let run = follow::follow(connection, id, after, view, on_interrupt).await?;
     if run.status.is_final() {
@@ -167,9 +165,13 @@ async fn events_on(
     }
 }
 
-async fn definition(context: &Context, id: RunId, engine: &EngineArgs) -> Result<Exit> {
+async fn definition(context: &Context, id: RunId) -> Result<Exit> {
     let definition = get(format!("v1/runs/{id}/definition"));
-    print_json(&context.ask::<RunDefinition>(engine, definition).await?)
+    print_json(
+        &context
+            .ask::<RunDefinition>(Render::default(), definition)
+            .await?,
+    )
 }
 
 #[cfg(test)]

@@ -8,11 +8,11 @@ use sortie_api::{
 
 use super::{Context, connections::variable, run::json};
 use crate::{
-    args::{Clearable, CreateScheduleArgs, ListArgs, ScheduleFields, SchedulesCommand, UpdateScheduleArgs},
+    args::{Clearable, CreateScheduleArgs, ScheduleFields, SchedulesCommand, UpdateScheduleArgs},
     client::{delete, get, patch, post, post_json},
     config::Environment,
     failure::{Exit, Result},
-    render::{Field, Record, maybe, some},
+    render::{Field, Record, Render, maybe, some},
     terminal,
 };
 
@@ -98,51 +98,52 @@ impl Record for Fire {
 
 pub(super) async fn execute(context: &Context, command: SchedulesCommand) -> Result<Exit> {
     match command {
-        SchedulesCommand::List(args) => context.pages::<Schedule>(&args, SCHEDULES, &[], None).await,
-        SchedulesCommand::Get { schedule, list } => {
-            context.one::<Schedule>(&list, get(path(schedule, ""))).await
+        SchedulesCommand::List(render) => context.pages::<Schedule>(render, SCHEDULES, &[], None).await,
+        SchedulesCommand::Get { schedule, render } => {
+            context.one::<Schedule>(render, get(path(schedule, ""))).await
         }
         SchedulesCommand::Create(args) => {
             let request = new(&args, &context.environment)?;
             let create = post_json(SCHEDULES, &request);
-            context.one::<Schedule>(&args.list, create).await
+            context.one::<Schedule>(args.render, create).await
         }
         SchedulesCommand::Update(args) => {
             let changes = changes(&args, &context.environment)?;
-            update(context, args.schedule, &changes, &args.list).await
+            update(context, args.schedule, &changes, args.render).await
         }
-        SchedulesCommand::Delete { schedule, engine } => {
+        SchedulesCommand::Delete { schedule } => {
             let note = |(): &()| format!("schedule {schedule} is deleted");
-            context.done(&engine, delete(path(schedule, "")), note).await
+            context
+                .done(Render::default(), delete(path(schedule, "")), note)
+                .await
         }
-        SchedulesCommand::Trigger { schedule, list } => {
+        SchedulesCommand::Trigger { schedule, render } => {
             let trigger = post(path(schedule, "/trigger"));
-            let run: Run = context.ask(&list, trigger).await?;
-            list.render
-                .answer(&run, |run| Ok(terminal::print_line(&run.id.to_string())?))
+            let run: Run = context.ask(render, trigger).await?;
+            render.answer(&run, |run| Ok(terminal::print_line(&run.id.to_string())?))
         }
         SchedulesCommand::Next {
             schedule,
             count,
-            list,
+            render,
         } => {
             let next = get(path(schedule, &format!("/next?count={count}")));
-            context.list::<NextFire>(&list, next).await
+            context.list::<NextFire>(render, next).await
         }
         SchedulesCommand::Fires {
             schedule,
             limit,
-            list,
+            render,
         } => {
             let fires = path(schedule, "/fires");
-            context.pages::<Fire>(&list, &fires, &[], Some(limit)).await
+            context.pages::<Fire>(render, &fires, &[], Some(limit)).await
         }
         SchedulesCommand::Pause {
             schedule,
             until,
-            list,
-        } => update(context, schedule, &pause(until), &list).await,
-        SchedulesCommand::Resume { schedule, list } => update(context, schedule, &resume(), &list).await,
+            render,
+        } => update(context, schedule, &pause(until), render).await,
+        SchedulesCommand::Resume { schedule, render } => update(context, schedule, &resume(), render).await,
     }
 }
 
@@ -150,10 +151,10 @@ async fn update(
     context: &Context,
     schedule: ScheduleId,
     changes: &UpdateSchedule,
-    args: &ListArgs,
+    render: Render,
 ) -> Result<Exit> {
     let update = patch(path(schedule, ""), changes);
-    context.one::<Schedule>(args, update).await
+    context.one::<Schedule>(render, update).await
 }
 
 fn new(args: &CreateScheduleArgs, environment: &Environment) -> Result<CreateSchedule> {

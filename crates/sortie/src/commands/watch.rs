@@ -4,12 +4,12 @@ use std::io::IsTerminal as _;
 
 use super::{Context, resume};
 use crate::{
-    args::{ListArgs, WhichRuns},
+    args::WhichRuns,
     client::Change,
     connect::Connection,
     failure::{Exit, Failure, Result},
     interruption::interruption,
-    render::table,
+    render::{Render, table},
     terminal,
 };
 
@@ -17,7 +17,7 @@ use crate::{
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 /// Shows the list until the user leaves. As JSON, prints each change on a line instead.
-pub(super) async fn watch(context: &Context, which: &WhichRuns, args: &ListArgs) -> Result<Exit> {
+pub(super) async fn watch(context: &Context, which: &WhichRuns, render: Render) -> Result<Exit> {
     let show = async |connection: &mut Connection| {
         let mut interrupted = interruption();
         let mut feed = connection.client.feed(&which.lasting_filters());
@@ -30,9 +30,9 @@ pub(super) async fn watch(context: &Context, which: &WhichRuns, args: &ListArgs)
                 Change::Away(cause) => {
                     terminal::note(&format!("the engine does not answer; trying again: {cause}"));
                 }
-                Change::Run(run) if args.render.is_json() => terminal::print_line(&run)?,
+                Change::Run(run) if render.is_json() => terminal::print_line(&run)?,
                 // A feed begins with a reset, so the list is shown at once.
-                Change::Run(_) | Change::Reset if args.render.is_json() => {}
+                Change::Run(_) | Change::Reset if render.is_json() => {}
                 Change::Run(_) | Change::Reset => {
                     let runs = resume::list_runs(&connection.client, which).await?;
                     let clear = if std::io::stdout().is_terminal() {
@@ -45,5 +45,5 @@ pub(super) async fn watch(context: &Context, which: &WhichRuns, args: &ListArgs)
             }
         }
     };
-    context.with(args, show).await
+    context.with(render, show).await
 }

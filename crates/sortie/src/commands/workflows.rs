@@ -8,11 +8,11 @@ use sortie_api::{Timestamp, WorkflowSummary, limits, plain};
 
 use super::Context;
 use crate::{
-    args::{ListArgs, Name, PutWorkflows, WorkflowsCommand},
+    args::{Name, PutWorkflows, WorkflowsCommand},
     client::{Client, delete, get, put},
     failure::{Exit, Failure, Result},
     input,
-    render::{Field, Record, lines, some},
+    render::{Field, Record, Render, lines, some},
     terminal::{self, harmless},
     texts,
 };
@@ -64,24 +64,23 @@ fn path(name: &Name) -> String {
 
 pub(super) async fn execute(context: &Context, command: WorkflowsCommand) -> Result<Exit> {
     match command {
-        WorkflowsCommand::List(args) => {
+        WorkflowsCommand::List(render) => {
             let path = "v1/workflows?detail=true";
-            context.list::<WorkflowSummary>(&args, get(path)).await
+            context.list::<WorkflowSummary>(render, get(path)).await
         }
-        WorkflowsCommand::Get { name, list } => show(context, &name, &list).await,
+        WorkflowsCommand::Get { name, render } => show(context, &name, render).await,
         WorkflowsCommand::Put(args) => put_all(context, &args).await,
-        WorkflowsCommand::Delete { name, engine } => {
+        WorkflowsCommand::Delete { name } => {
             let note = |(): &()| format!("workflow {name} is deleted");
-            context.done(&engine, delete(path(&name)), note).await
+            context.done(Render::default(), delete(path(&name)), note).await
         }
     }
 }
 
 /// Shows a workflow. JSON is the engine's own text, so that values keep their original form.
-async fn show(context: &Context, name: &Name, args: &ListArgs) -> Result<Exit> {
-    let record: Box<RawValue> = context.ask(args, get(path(name))).await?;
-    args.render
-        .answer(&record, |record| Ok(terminal::print(&read(record)?.text())?))
+async fn show(context: &Context, name: &Name, render: Render) -> Result<Exit> {
+    let record: Box<RawValue> = context.ask(render, get(path(name))).await?;
+    render.answer(&record, |record| Ok(terminal::print(&read(record)?.text())?))
 }
 
 fn read(record: &RawValue) -> Result<Workflow> {
@@ -101,7 +100,7 @@ async fn put_all(context: &Context, args: &PutWorkflows) -> Result<Exit> {
             let saved = client.ask(put(path(&workflow.name), &workflow.definition)).await;
             let record: Box<RawValue> = saved
                 .map_err(|failure| Failure::new(failure.exit, format!("{}: {failure}", workflow.place)))?;
-            args.list.render.answer(&record, |record| {
+            args.render.answer(&record, |record| {
                 let Workflow { name, revision, .. } = read(record)?;
                 terminal::note(&format!("workflow {name} is saved, revision {revision}"));
                 Ok(())
@@ -109,7 +108,7 @@ async fn put_all(context: &Context, args: &PutWorkflows) -> Result<Exit> {
         }
         Ok(Exit::Success)
     };
-    context.call(&args.list, put_all).await
+    context.call(args.render, put_all).await
 }
 
 /// A workflow to put, and the file it is from.
@@ -340,10 +339,7 @@ mod tests {
         let files_of = |name: Option<&str>| PutWorkflows {
             files: vec![folder.file("a.toml", ""), folder.file("b.toml", "name = 'a'")],
             name: name.map(|name| name.parse().unwrap()),
-            list: ListArgs {
-                render: crate::render::Render::default(),
-                engine: crate::args::EngineArgs { url: None },
-            },
+            render: Render::default(),
         };
         assert!(
             files(&files_of(None))
