@@ -84,11 +84,17 @@ impl From<Micros> for i64 {
     }
 }
 
-/// Dollars with all six decimals, for people: `$0.001250`.
 impl fmt::Display for Micros {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "${}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
+        f.write_str(&dollars(self.0.unsigned_abs()))
     }
+}
+
+/// Returns an amount in dollars with as many decimal places as it needs, at least two: `$0.00125`.
+pub fn dollars(micros: u64) -> String {
+    let part = format!("{:06}", micros % 1_000_000);
+    let (cents, rest) = part.split_at(2);
+    format!("${}.{cents}{}", micros / 1_000_000, rest.trim_end_matches('0'))
 }
 
 #[cfg(test)]
@@ -119,6 +125,8 @@ mod tests {
     #[test]
     fn a_negative_amount_is_refused() {
         assert!(serde_json::from_str::<Micros>("-1").is_err());
-        assert_eq!(Micros(1_250).to_string(), "$0.001250");
+        assert_eq!(Micros(1_250).to_string(), "$0.00125");
+        assert_eq!(Micros(500_000).to_string(), "$0.50");
+        assert_eq!(Micros(0).to_string(), "$0.00");
     }
 }

@@ -15,6 +15,7 @@ mod operations;
 mod operators;
 mod replay;
 pub(crate) mod resume;
+mod run;
 mod runs;
 mod schedules;
 mod version;
@@ -39,7 +40,8 @@ pub(crate) use self::{
     operations::{BackupArgs, DoctorArgs, InstallationArgs, MasterKeyCommand, OpenapiArgs, RestoreArgs},
     operators::{AdminCommand, CreditsCommand, OperatorArgs, OrganizationsCommand, UserArgs, UsersCommand},
     replay::ReplayArgs,
-    runs::{Attendance, FileArg, RunArgs, RunsCommand, WhichRuns},
+    run::{Attendance, FileArg, RunArgs},
+    runs::{RunsCommand, WhichRuns},
     schedules::{Clearable, CreateScheduleArgs, ScheduleFields, SchedulesCommand, UpdateScheduleArgs},
     workflows::{PutWorkflows, WorkflowsCommand},
 };

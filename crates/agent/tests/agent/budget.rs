@@ -97,7 +97,7 @@ async fn no_call_is_made_that_could_cost_more_than_is_left() {
     let (outcome, recorder) = run_in(budgeted(23_000, 0), &model, &backend, &[]).await;
     assert_eq!(
         failed(&outcome),
-        "budget exhausted: $0.018900 of $0.023000 spent, too little is left for another model call"
+        "budget exhausted: $0.0189 of $0.023 spent, too little is left for another model call"
     );
     assert_eq!(model.asked().len(), 1);
     assert_eq!(recorder.last_spent(), 18_900);
@@ -113,7 +113,7 @@ async fn a_budget_that_pays_for_no_call_is_not_said_to_be_spent() {
     let model = Scripted::priced(prices(), vec![]);
     let recorder = play(budgeted(100, 0), &model)
         .await
-        .fails("budget exhausted: the whole budget of $0.000100 is too little for a model call");
+        .fails("budget exhausted: the whole budget of $0.0001 is too little for a model call");
     assert_eq!(model.asked().len(), 0);
     assert_eq!(
         recorder.data("budget_reached"),
@@ -139,7 +139,7 @@ async fn compute_that_uses_the_budget_up_ends_the_run_in_the_middle_of_a_model_c
     let started = spec.budget.started;
     let recorder = play(spec, &model)
         .await
-        .fails("budget exhausted: $0.000600 of $0.000600 spent");
+        .fails("budget exhausted: $0.0006 of $0.0006 spent");
     let took = started.elapsed();
     assert!(
         took >= Duration::from_secs(20) && took < Duration::from_millis(20_010),
@@ -159,7 +159,7 @@ async fn compute_that_uses_the_budget_up_ends_the_run_in_the_middle_of_a_tool() 
     let backend = Pretended::new(&["bash"], |_| Does::Hang);
     let recorder = play_in(budgeted(1_000, 1_000), &model, &backend, &[])
         .await
-        .fails("budget exhausted: $0.001000 of $0.001000 spent");
+        .fails("budget exhausted: $0.001 of $0.001 spent");
     assert_eq!(
         recorder.kinds(),
         ["model_call", "tool_start", "budget_warning", "budget_reached"]

@@ -93,7 +93,7 @@ async fn a_run_whose_money_is_nearly_spent_is_asked_for_its_answer() {
     assert!(
         asked[1]
             .last
-            .starts_with("get did 1\n\n[$0.812000 of the run's budget of $1.000000 are spent.")
+            .starts_with("get did 1\n\n[$0.812 of the run's budget of $1.00 are spent.")
     );
     assert!(
         asked[2]

@@ -158,7 +158,7 @@ async fn a_wait_that_is_cut_off_books_no_tokens_of_a_cache() {
     spec.budget.max_cost = Micros::new(600).unwrap();
     let recorder = play_in(spec, &*model(), &shell_of_tests(), &[])
         .await
-        .fails("budget exhausted: $0.000600 of $0.000600 spent");
+        .fails("budget exhausted: $0.0006 of $0.0006 spent");
     let call = &recorder.data("model_call")[0];
     assert_eq!(
         (&call["cache_read_tokens"], &call["cache_write_tokens"]),

@@ -234,8 +234,8 @@ async fn a_tool_call_is_charged_once_it_is_sent_and_not_made_when_it_cannot_be_p
     let told = &model.asked()[2].last;
     assert_eq!(
         told,
-        "search did 3|not made: it costs $0.400000, and too little of the budget is left\n\n[$0.800000 of the run's budget \
-         of $1.000000 are spent. Finish what matters most: at 90 % the final answer is asked for.]"
+        "search did 3|not made: it costs $0.40, and too little of the budget is left\n\n[$0.80 of the run's budget \
+         of $1.00 are spent. Finish what matters most: at 90 % the final answer is asked for.]"
     );
     assert_eq!(search.calls(), [1, 2, 3]);
     // The refused call was not begun.

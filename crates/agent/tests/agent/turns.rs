@@ -24,7 +24,7 @@ async fn a_plain_answer_is_one_call_one_message_and_no_directory() {
         "{first}"
     );
     assert!(
-        first.ends_with("\nBudget of the run: $1.000000\n</environment>"),
+        first.ends_with("\nBudget of the run: $1.00\n</environment>"),
         "{first}"
     );
 }

@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+use sortie_api::{Micros, money::dollars};
+
 /// Amount in micros; negative if it is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Amount(pub(crate) i64);
@@ -54,20 +56,17 @@ fn digits(text: &str) -> Option<i64> {
     is_number.then(|| text.parse().ok()).flatten()
 }
 
-/// Dollars with as many decimal places as the amount needs, at least two.
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.0 < 0 { "-" } else { "" };
-        let micros = self.0.unsigned_abs();
-        let part = format!("{:06}", micros % DOLLAR.unsigned_abs());
-        let (cents, rest) = part.split_at(2);
-        write!(
-            f,
-            "{sign}${}.{cents}{}",
-            micros / DOLLAR.unsigned_abs(),
-            rest.trim_end_matches('0')
-        )
+        write!(f, "{sign}{}", dollars(self.0.unsigned_abs()))
     }
+}
+
+/// Reads an amount that is not negative: the upper limit of a cost.
+pub(crate) fn cost(text: &str) -> Result<Micros, InvalidAmount> {
+    let Amount(micros) = text.parse()?;
+    Micros::try_from(micros).map_err(|_| InvalidAmount)
 }
 
 #[cfg(test)]
@@ -107,5 +106,7 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Amount>(), Err(InvalidAmount), "{text}");
         }
+        assert_eq!(cost("$0.50").map(Micros::get), Ok(500_000));
+        assert_eq!(cost("-$0.50"), Err(InvalidAmount));
     }
 }

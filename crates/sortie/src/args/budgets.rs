@@ -1,9 +1,9 @@
 //! The commands of `sortie budgets` and their flags.
 
 use clap::{Subcommand, ValueEnum};
-use sortie_api::{BudgetPeriod, BudgetScope};
+use sortie_api::{BudgetPeriod, BudgetScope, Micros};
 
-use super::number::whole;
+use super::amount::cost;
 use crate::render::Render;
 
 #[derive(Debug, Subcommand)]
@@ -13,14 +13,14 @@ pub(crate) enum BudgetsCommand {
     /// Set a budget, or change it
     #[command(after_help = "\
 Examples:
-  sortie budgets set organization 50000000 --period month
-  sortie budgets set workflow:nightly-report 5000000 --period day")]
+  sortie budgets set organization '$50' --period month
+  sortie budgets set workflow:nightly-report '$5' --period day")]
     Set {
         /// Runs that the budget covers: organization, workflow:NAME, schedule:ID or key:ID
         scope: BudgetScope,
-        /// Maximum cost of these runs in one period, in millionths of a dollar
-        #[arg(value_name = "MICROS", value_parser = whole::<u64>)]
-        limit: u64,
+        /// Maximum cost of these runs in one period, such as $50 or 50usd
+        #[arg(value_name = "AMOUNT", value_parser = cost)]
+        limit: Micros,
         /// Days and months are those of UTC; a changed period starts a new count
         #[arg(long, value_enum)]
         period: Period,

@@ -3,9 +3,9 @@
 use std::{path::PathBuf, str::FromStr};
 
 use clap::Args;
-use sortie_api::RunId;
+use sortie_api::{Micros, RunId};
 
-use super::{Attendance, NodeArgs, number::whole};
+use super::{Attendance, NodeArgs, amount::cost};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -15,12 +15,12 @@ or variable holds the one text that is missing, or a JSON object that is laid
 over the connection, such as {\"auth\": {\"username\": \"…\", \"password\": \"…\"}}.
 
   sortie runs replay run_01k… --credential crm=@token.txt
-  sortie runs replay run_01k… --credential-env crm=CRM_TOKEN --max-cost 500000")]
+  sortie runs replay run_01k… --credential-env crm=CRM_TOKEN --max-cost '$0.50'")]
 pub(crate) struct ReplayArgs {
     pub(crate) run: RunId,
-    /// Budget in millionths of a dollar [default: that of the run]
-    #[arg(long, visible_alias = "max-cost-micros", value_name = "MICROS", value_parser = whole::<i64>)]
-    pub(crate) max_cost: Option<i64>,
+    /// Budget, such as $0.50 or 0.5usd [default: that of the run]
+    #[arg(long, value_name = "AMOUNT", value_parser = cost)]
+    pub(crate) max_cost: Option<Micros>,
     /// Read a connection's credential from a file
     #[arg(long = "credential", value_name = "CONNECTION=@FILE")]
     pub(crate) credentials: Vec<Source<PathBuf>>,

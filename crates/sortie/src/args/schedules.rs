@@ -1,10 +1,11 @@
 //! The commands of `sortie schedules` and their flags.
 
 use clap::{Args, Subcommand, ValueEnum};
-use sortie_api::{ScheduleId, Timestamp, schedule::Overlap};
+use sortie_api::{Micros, ScheduleId, Timestamp, schedule::Overlap};
 
 use super::{
     Document, Name,
+    amount::cost,
     number::{at_least_one, up_to_a_hundred, whole},
 };
 use crate::render::Render;
@@ -132,9 +133,9 @@ pub(crate) struct ScheduleFields {
     /// Disable the schedule after so many consecutive runs without success
     #[arg(long, value_name = "COUNT", value_parser = whole::<i64>)]
     pub(crate) max_failures: Option<i64>,
-    /// Budget of each run in millionths of a dollar
-    #[arg(long, value_name = "MICROS", value_parser = whole::<i64>)]
-    pub(crate) max_cost: Option<i64>,
+    /// Budget of each run, such as $0.50 or 0.5usd
+    #[arg(long, value_name = "AMOUNT", value_parser = cost)]
+    pub(crate) max_cost: Option<Micros>,
     /// URL that gets a signed request when a run is final
     #[arg(long, value_name = "URL", requires = "callback_secret_env")]
     pub(crate) callback: Option<String>,

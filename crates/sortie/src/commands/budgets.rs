@@ -1,12 +1,12 @@
 //! `sortie budgets`: limits of the cost of runs in a day or a month.
 
-use sortie_api::{Budget, BudgetScope, Micros, PutBudget};
+use sortie_api::{Budget, BudgetScope, PutBudget};
 
 use super::Context;
 use crate::{
     args::BudgetsCommand,
     client::{delete, get, put},
-    failure::{Exit, Failure, Result},
+    failure::{Exit, Result},
     render::{Field, Record, Render, some},
 };
 
@@ -36,7 +36,7 @@ pub(super) async fn execute(context: &Context, command: BudgetsCommand) -> Resul
             render,
         } => {
             let budget = PutBudget {
-                limit_micros: Micros::new(limit).map_err(|rule| Failure::usage(rule.to_string()))?,
+                limit_micros: limit,
                 period: period.into(),
             };
             context.one::<Budget>(render, put(path(&scope), &budget)).await

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
-use sortie_api::{limits, plain};
+use sortie_api::{Micros, limits, plain};
 
 use super::{Context, connections::variable, run};
 use crate::{
@@ -95,7 +95,7 @@ fn given(args: &ReplayArgs, environment: &Environment) -> Result<BTreeMap<String
 /// The request of a used definition. Its credentials come from `given`, or from prompts.
 fn completed(
     used: UsedDefinition,
-    max_cost: Option<i64>,
+    max_cost: Option<Micros>,
     mut given: BTreeMap<String, String>,
     mut ask: impl FnMut(&str, &Field) -> Result<Option<String>>,
 ) -> Result<BTreeMap<String, Box<RawValue>>> {
@@ -130,7 +130,7 @@ fn completed(
         )));
     }
     if let Some(micros) = max_cost {
-        let micros = RawValue::from_string(micros.to_string()).map_err(unreadable)?;
+        let micros = RawValue::from_string(micros.get().to_string()).map_err(unreadable)?;
         request.insert("max_cost_micros".to_owned(), micros);
     }
     Ok(request)
@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     fn everything_else_is_sent_as_it_was_and_the_budget_may_be_another() {
-        for (max_cost, sent) in [(None, "7"), (Some(9), "9")] {
+        for (max_cost, sent) in [(None, "7"), (Micros::new(9).ok(), "9")] {
             let request = completed(used(&json!({})), max_cost, BTreeMap::new(), |_, _| Ok(None)).unwrap();
             assert_eq!(request["input"].get(), "12345678901234567890123");
             assert_eq!(request["max_cost_micros"].get(), sent);

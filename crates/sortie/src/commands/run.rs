@@ -10,7 +10,7 @@ use std::{
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use sortie_api::{
-    Run, RunRequest,
+    Micros, Run, RunRequest,
     limits::{INLINE_FILES_BYTES, PROMPT_BYTES},
     plain,
     request::RunFile,
@@ -196,7 +196,7 @@ fn request(args: &RunArgs) -> Result<RunRequest> {
             .transpose()?,
         timeout_seconds: args.timeout,
         shell: args.no_shell.then_some(false),
-        max_cost_micros: args.max_cost,
+        max_cost_micros: args.max_cost.map(Micros::get),
         max_steps: args.max_steps,
         tags: Some(args.tags.clone()).filter(|tags| !tags.is_empty()),
         ..RunRequest::default()
@@ -362,7 +362,7 @@ mod tests {
             "--timeout",
             "60",
             "--max-cost",
-            "5",
+            "$0.000005",
             "--workflow",
             "daily",
             "--max-steps",

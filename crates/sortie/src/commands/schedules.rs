@@ -1,7 +1,7 @@
 //! `sortie schedules`: workflows that are started on a timetable.
 
 use sortie_api::{
-    Fire, Run, Schedule, ScheduleId, Timestamp,
+    Fire, Micros, Run, Schedule, ScheduleId, Timestamp,
     request::Callback,
     schedule::{CreateSchedule, FireTrigger, NextFire, UpdateSchedule},
 };
@@ -171,7 +171,7 @@ fn new(args: &CreateScheduleArgs, environment: &Environment) -> Result<CreateSch
         jitter_seconds: fields.jitter,
         paused_until: fields.paused_until,
         max_consecutive_failures: fields.max_failures,
-        max_cost_micros: fields.max_cost,
+        max_cost_micros: fields.max_cost.map(Micros::get),
         callback: callback(fields, environment)?,
     })
 }
@@ -214,7 +214,7 @@ fn changes(args: &UpdateScheduleArgs, environment: &Environment) -> Result<Updat
         jitter_seconds: set!(fields.jitter, Jitter),
         paused_until: set!(fields.paused_until, PausedUntil),
         max_consecutive_failures: set!(fields.max_failures, MaxFailures),
-        max_cost_micros: set!(fields.max_cost, MaxCost),
+        max_cost_micros: set!(fields.max_cost.map(Micros::get), MaxCost),
         callback: set!(callback(fields, environment)?, Callback),
     })
 }
@@ -301,7 +301,7 @@ mod tests {
                 "--max-failures",
                 "3",
                 "--max-cost",
-                "9",
+                "$0.000009",
                 "--callback",
                 "https://e.com",
                 "--callback-secret-env",

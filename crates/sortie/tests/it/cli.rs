@@ -301,7 +301,7 @@ async fn budgets_are_set_listed_and_deleted() -> Checked {
         0,
     )?;
     let listed = said(&node, &["budgets", "list"])?;
-    assert_contains!(listed, "workflow:report  month", "$5.000000", "organization");
+    assert_contains!(listed, "workflow:report  month", "$5.00", "organization");
     let refused = exits(node.sortie(&["run", "x", "--no-shell"]), 79)?;
     assert_contains!(refused.stderr, "budget organization: ");
     exits(node.sortie(&["budgets", "delete", "organization"]), 0)?;

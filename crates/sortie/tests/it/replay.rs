@@ -97,7 +97,7 @@ async fn a_replayed_run_gets_its_credentials_back(database: Database) -> Checked
     let path = folder.path().join("token");
     fs::write(&path, "hush-2\n")?;
     let from_file = format!("api=@{}", path.display());
-    ends(replay(&["--credential", &from_file, "--max-cost", "70"]), 0).await?;
+    ends(replay(&["--credential", &from_file, "--max-cost", "$0.00007"]), 0).await?;
     let mut command = replay(&["--credential-env", "api=API_TOKEN", "--detach"]);
     command.env("API_TOKEN", "hush-3");
     let detached = text(&ends(command, 0).await?.stdout);
