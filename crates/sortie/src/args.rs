@@ -9,10 +9,13 @@ mod document;
 pub(crate) mod export;
 mod files;
 mod license;
+mod moment;
 mod name;
 mod number;
 mod operations;
 mod operators;
+mod paging;
+mod reference;
 mod replay;
 pub(crate) mod resume;
 mod run;
@@ -25,7 +28,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use sortie_api::{Role, RunId};
+use sortie_api::Role;
 
 use self::runs::given;
 pub(crate) use self::{
@@ -36,9 +39,12 @@ pub(crate) use self::{
     document::Document,
     files::{FileRef, FilesCommand},
     license::{LicenseArgs, LicenseCommand},
+    moment::Moment,
     name::Name,
     operations::{BackupArgs, DoctorArgs, InstallationArgs, MasterKeyCommand, OpenapiArgs, RestoreArgs},
     operators::{AdminCommand, CreditsCommand, OperatorArgs, OrganizationsCommand, UserArgs, UsersCommand},
+    paging::Paging,
+    reference::{Reference, RunRef},
     replay::ReplayArgs,
     run::{Attendance, FileArg, RunArgs},
     runs::{RunsCommand, WhichRuns},
@@ -94,7 +100,8 @@ pub(crate) enum Command {
     Console(ConsoleArgs),
     /// Open the page of a run in a browser, signed in with the role of the key
     Open {
-        run: RunId,
+        /// ID of a run, its beginning, or @last for the newest run
+        run: RunRef,
         #[command(flatten)]
         console: ConsoleArgs,
     },
@@ -347,7 +354,7 @@ mod tests {
     #[test]
     fn ids_and_statuses_are_checked_before_anything_is_asked() {
         for wrong in [
-            &["sortie", "runs", "get", "run_1"][..],
+            &["sortie", "runs", "get", "run_u"][..],
             &["sortie", "runs", "list", "--status", "done"],
             &["sortie", "runs", "list", "--limit", "0"],
             &["sortie", "keys", "create", "ci", "--role", "owner"],

@@ -4,6 +4,7 @@ mod call;
 mod content;
 mod feed;
 mod files;
+mod find;
 mod following;
 mod mcp;
 mod rate_limit;
@@ -209,20 +210,23 @@ impl Client {
         self.read(self.send(request).await?).await
     }
 
-    /// Reads a list page by page: all entries that match the filters, or the first `limit` of them.
+    /// Reads a list page by page: all records that match the filters, or the first `limit` of them.
     pub(crate) async fn pages<T: DeserializeOwned>(
         &self,
         path: &str,
         filters: &[(&'static str, String)],
         limit: Option<u32>,
-    ) -> Result<Vec<T>> {
+    ) -> Result<Listed<T>> {
         let (mut items, mut cursor) = (Vec::new(), String::new());
         loop {
             let mut query = filters.to_vec();
             if let Some(limit) = limit {
                 let left = limit.saturating_sub(u32::try_from(items.len()).unwrap_or(u32::MAX));
                 if left == 0 {
-                    return Ok(items);
+                    return Ok(Listed {
+                        items,
+                        has_more: true,
+                    });
                 }
                 query.push(("limit", left.min(limits::PAGE).to_string()));
             }
@@ -232,7 +236,10 @@ impl Client {
             let page: Page<T> = self.ask(get(path_of(path, &query))).await?;
             items.extend(page.items);
             if page.next_cursor.is_empty() {
-                return Ok(items);
+                return Ok(Listed {
+                    items,
+                    has_more: false,
+                });
             }
             cursor = page.next_cursor;
         }
@@ -337,6 +344,13 @@ fn http_client(base: &Url, silence: Duration) -> Result<EngineClient> {
         .map_err(|error| Failure::internal(format!("the HTTP client cannot be made: {error}")))
 }
 
+/// The records of a list, or the first of them.
+pub(crate) struct Listed<T> {
+    pub(crate) items: Vec<T>,
+    /// Whether the list has more records.
+    pub(crate) has_more: bool,
+}
+
 /// Page of a list.
 #[derive(Deserialize)]
 struct Page<T> {
@@ -367,7 +381,7 @@ mod tests {
     use sortie_api::RunStatus;
 
     use super::*;
-    use crate::args::WhichRuns;
+    use crate::args::{Paging, WhichRuns};
 
     /// Gives one answer to each connection and returns the requests, in order.
     pub(super) async fn engine(listener: TcpListener, answers: Vec<String>) -> Vec<String> {
@@ -467,16 +481,17 @@ mod tests {
         let filters = which.filters();
         let (asked, found) = tokio::join!(
             engine(listener, answers),
-            client.pages::<u8>("v1/runs", &filters, Some(which.limit))
+            client.pages::<u8>("v1/runs", &filters, which.paging.most())
         );
-        assert_eq!(found.unwrap(), [1, 2, 3]);
+        let found = found.unwrap();
+        assert_eq!((found.items, found.has_more), (vec![1, 2, 3], false));
         asked[1].lines().next().unwrap().to_owned()
     }
 
     #[tokio::test]
     async fn a_page_is_asked_for_with_all_its_filters() {
         let all = WhichRuns {
-            limit: 20,
+            paging: Paging::default(),
             ..WhichRuns::default()
         };
         assert_eq!(
@@ -484,11 +499,14 @@ mod tests {
             "GET /v1/runs?limit=18&cursor=a%2Bb%2F%3D HTTP/1.1"
         );
         let some = WhichRuns {
-            status: Some(RunStatus::TimedOut),
+            status: vec![RunStatus::TimedOut],
             tag: Some("a&b".to_owned()),
             schedule: "sched_01kafs6w1cefkstv6qr1ptb0mp".parse().ok(),
             search: Some("north east".to_owned()),
-            limit: 500,
+            paging: Paging {
+                limit: 500,
+                all: false,
+            },
             ..WhichRuns::default()
         };
         assert_eq!(

@@ -9,8 +9,8 @@ use sortie_api::{
     usage::{Day, UsageDimension},
 };
 
-use super::{InstallationArgs, KeyRole, given, number::at_least_one};
-use crate::render::{Render, maybe};
+use super::{InstallationArgs, KeyRole, Moment, Paging, Reference, given};
+use crate::render::Render;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
@@ -40,15 +40,20 @@ pub(crate) enum KeysCommand {
     ///
     /// The previous secret still works for the grace. Where the data folder holds the key, its file is replaced.
     Rotate {
-        key: KeyId,
+        /// Name or ID of the key, or the beginning of its ID
+        key: Reference,
         /// Time for which the previous secret still works: 0s to 7d [default: 1h]
         #[arg(long, value_name = "DURATION")]
         grace: Option<Grace>,
         #[command(flatten)]
         render: Render,
     },
-    /// Revoke a key
-    Revoke { key: KeyId },
+    /// Revoke keys
+    Revoke {
+        /// Name or ID of a key, or the beginning of its ID
+        #[arg(required = true, value_name = "KEY")]
+        keys: Vec<Reference>,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -97,7 +102,7 @@ impl Grace {
 pub(crate) struct InvalidLength;
 
 /// A span in its friendly form, with days of 24 hours.
-fn duration(text: &str) -> Result<Duration, InvalidLength> {
+pub(super) fn duration(text: &str) -> Result<Duration, InvalidLength> {
     let span: Span = text.parse().map_err(|_| InvalidLength)?;
     span.to_duration(SpanRelativeTo::days_are_24_hours())
         .ok()
@@ -129,9 +134,6 @@ impl FromStr for Grace {
 
 #[derive(Debug, Args)]
 pub(crate) struct AuditArgs {
-    /// Maximum number of entries
-    #[arg(long, default_value_t = 20, value_parser = at_least_one)]
-    pub(crate) limit: u32,
     /// Only this action, as in key.create
     #[arg(long)]
     action: Option<String>,
@@ -141,12 +143,14 @@ pub(crate) struct AuditArgs {
     /// Only changes made with this key
     #[arg(long)]
     key: Option<KeyId>,
-    /// Only from this time on
+    /// Only from this time on: a time, a day, or a time before now such as 2h or 7d
     #[arg(long, value_name = "TIME")]
-    since: Option<Timestamp>,
+    since: Option<Moment>,
     /// Only before this time
     #[arg(long, value_name = "TIME")]
-    until: Option<Timestamp>,
+    until: Option<Moment>,
+    #[command(flatten)]
+    pub(crate) paging: Paging,
     #[command(flatten)]
     pub(crate) render: Render,
 }
@@ -157,9 +161,9 @@ impl AuditArgs {
         given([
             ("action", self.action.clone()),
             ("target", self.target.clone()),
-            ("key", maybe(self.key)),
-            ("since", maybe(self.since)),
-            ("until", maybe(self.until)),
+            ("key", self.key.map(|id| id.to_string())),
+            ("since", self.since.map(|at| at.to_string())),
+            ("until", self.until.map(|at| at.to_string())),
         ])
     }
 }
@@ -184,8 +188,8 @@ impl UsageArgs {
     pub(crate) fn query(&self) -> Vec<(&'static str, String)> {
         let by: Vec<&str> = self.by.iter().map(|dimension| dimension.as_str()).collect();
         given([
-            ("from", maybe(self.from)),
-            ("to", maybe(self.to)),
+            ("from", self.from.map(|day| day.to_string())),
+            ("to", self.to.map(|day| day.to_string())),
             ("by", Some(by.join(","))),
         ])
     }

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use sortie_api::RunId;
 
+use super::RunRef;
 use crate::render::Render;
 
 #[derive(Debug, Args)]
 pub(crate) struct ArtifactsArgs {
-    pub(crate) run: RunId,
+    /// ID of a run, its beginning, or @last for the newest run
+    pub(crate) run: RunRef,
     /// Print the content of this artifact
     #[arg(conflicts_with_all = ["download", "json"])]
     pub(crate) path: Option<String>,

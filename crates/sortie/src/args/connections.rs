@@ -14,6 +14,7 @@ pub(crate) enum ConnectionsCommand {
     List(Render),
     /// Show a connection, without its credentials
     Get {
+        /// Name of the connection
         name: Name,
         #[command(flatten)]
         render: Render,
@@ -21,9 +22,14 @@ pub(crate) enum ConnectionsCommand {
     /// Save a connection, or replace the one of that name whole
     Put(Box<PutArgs>),
     /// Delete a connection and forget its credentials
-    Delete { name: Name },
+    Delete {
+        /// Name of a connection
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<Name>,
+    },
     /// Call the server and print the result
     Test {
+        /// Name of the connection
         name: Name,
         #[command(flatten)]
         render: Render,
@@ -33,12 +39,14 @@ pub(crate) enum ConnectionsCommand {
     /// Prints the address that a person opens in a browser. The page that the browser comes back to shows a code. At a
     /// terminal the command asks for it; elsewhere `connections confirm` takes it.
     Authorize {
+        /// Name of the connection
         name: Name,
         #[command(flatten)]
         render: Render,
     },
     /// Confirm an authorization with the code that the browser shows
     Confirm {
+        /// Name of the connection
         name: Name,
         /// Code of the page, such as BCDF-GHJK
         #[arg(value_name = "CODE")]
@@ -60,6 +68,7 @@ of the API, as JSON or TOML.
   sortie connections put tracker https://mcp.example.com/mcp --mcp --auth oauth
   sortie connections put shop --file shop.toml")]
 pub(crate) struct PutArgs {
+    /// Name of the connection
     pub(crate) name: Name,
     /// Base URL of an HTTP API, or the endpoint of an MCP server
     #[arg(value_name = "URL", required_unless_present = "file", conflicts_with = "file")]

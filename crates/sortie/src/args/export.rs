@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use sortie_api::RunId;
+
+use super::RunRef;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -14,7 +15,8 @@ the run are redacted. Look for other secrets before you share a cassette.
   sortie runs export run_01k… -o report.jsonl
   sortie runs export run_01k… --no-content | head -1")]
 pub(crate) struct ExportArgs {
-    pub(crate) run: RunId,
+    /// ID of a run, its beginning, or @last for the newest run
+    pub(crate) run: RunRef,
     /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,

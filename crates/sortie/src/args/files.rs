@@ -5,21 +5,21 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use sortie_api::{FileId, file::check_name};
 
-use super::number::at_least_one;
+use super::Paging;
 use crate::render::Render;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FilesCommand {
     /// List the saved files, newest first
     List {
-        /// Maximum number of entries
-        #[arg(long, value_name = "N", default_value_t = 20, value_parser = at_least_one)]
-        limit: u32,
+        #[command(flatten)]
+        paging: Paging,
         #[command(flatten)]
         render: Render,
     },
     /// Show the record of a file
     Get {
+        /// Name or ID of the file
         file: FileRef,
         #[command(flatten)]
         render: Render,
@@ -35,6 +35,7 @@ pub(crate) enum FilesCommand {
     },
     /// Fetch the content of a file
     Download {
+        /// Name or ID of the file
         file: FileRef,
         /// File to write, or `-` for standard output; an existing file is replaced [default: the file's name, in this
         /// folder]
@@ -43,13 +44,18 @@ pub(crate) enum FilesCommand {
     },
     /// Give a file another name
     Rename {
+        /// Name or ID of the file
         file: FileRef,
         name: String,
         #[command(flatten)]
         render: Render,
     },
-    /// Delete a file
-    Delete { file: FileRef },
+    /// Delete files
+    Delete {
+        /// Name or ID of a file
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<FileRef>,
+    },
 }
 
 /// A file's ID or name.

@@ -3,9 +3,9 @@
 use std::{path::PathBuf, str::FromStr};
 
 use clap::Args;
-use sortie_api::{Micros, RunId};
+use sortie_api::Micros;
 
-use super::{Attendance, NodeArgs, amount::cost};
+use super::{Attendance, NodeArgs, RunRef, amount::cost};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -17,7 +17,8 @@ over the connection, such as {\"auth\": {\"username\": \"…\", \"password\": \"
   sortie runs replay run_01k… --credential crm=@token.txt
   sortie runs replay run_01k… --credential-env crm=CRM_TOKEN --max-cost '$0.50'")]
 pub(crate) struct ReplayArgs {
-    pub(crate) run: RunId,
+    /// ID of a run, its beginning, or @last for the newest run
+    pub(crate) run: RunRef,
     /// Budget, such as $0.50 or 0.5usd [default: that of the run]
     #[arg(long, value_name = "AMOUNT", value_parser = cost)]
     pub(crate) max_cost: Option<Micros>,

@@ -1,9 +1,8 @@
 //! The arguments of `sortie runs resume`.
 
 use clap::Args;
-use sortie_api::RunId;
 
-use super::NodeArgs;
+use super::{NodeArgs, RunRef};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -15,7 +14,7 @@ Ctrl-C leaves the runs as they are then. The exit code is that of `sortie run`,
 with several runs that of the first which did not succeed.")]
 pub(crate) struct ResumeArgs {
     /// Only these runs [default: all that nobody works on]
-    pub(crate) runs: Vec<RunId>,
+    pub(crate) runs: Vec<RunRef>,
     /// Print the event objects one a line, and each finished run after its events
     #[arg(long)]
     pub(crate) json: bool,

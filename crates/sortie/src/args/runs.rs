@@ -1,21 +1,19 @@
 //! Arguments of `sortie runs`.
 
 use clap::{Args, Subcommand};
-use sortie_api::{RunId, RunStatus, ScheduleId};
+use sortie_api::{Micros, RunStatus, ScheduleId};
 
 use super::{
-    ReplayArgs, artifacts, export,
-    number::{at_least_one, not_negative},
-    resume,
+    Moment, Paging, ReplayArgs, RunRef, amount::cost, artifacts, export, number::not_negative, resume,
 };
-use crate::render::{Render, maybe};
+use crate::render::Render;
 
 /// Filters of a list of runs.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct WhichRuns {
-    /// Only runs with this status
-    #[arg(long)]
-    pub(crate) status: Option<RunStatus>,
+    /// Only runs with this status, or one of several with commas between them
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) status: Vec<RunStatus>,
     /// Only runs with this tag
     #[arg(long)]
     pub(crate) tag: Option<String>,
@@ -31,9 +29,20 @@ pub(crate) struct WhichRuns {
     /// Only runs with this text in the first 2,000 characters of description and prompt
     #[arg(long, value_name = "TEXT")]
     pub(crate) search: Option<String>,
-    /// Maximum number of entries
-    #[arg(long, default_value_t = 20, value_parser = at_least_one)]
-    pub(crate) limit: u32,
+    /// Only runs whose error has this text
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) error: Option<String>,
+    /// Only runs that cost at least this, such as $0.50
+    #[arg(long, value_name = "AMOUNT", value_parser = cost)]
+    pub(crate) min_cost: Option<Micros>,
+    /// Only runs created from this time on: a time, a day, or a time before now such as 2h or 7d
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<Moment>,
+    /// Only runs created before this time
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<Moment>,
+    #[command(flatten)]
+    pub(crate) paging: Paging,
 }
 
 #[derive(Debug, Subcommand)]
@@ -48,15 +57,19 @@ pub(crate) enum RunsCommand {
         #[command(flatten)]
         render: Render,
     },
-    /// Show a run
+    /// Show runs
     Get {
-        run: RunId,
+        /// ID of a run, its beginning, or @last for the newest run
+        #[arg(required = true, value_name = "RUN")]
+        runs: Vec<RunRef>,
         #[command(flatten)]
         render: Render,
     },
-    /// Cancel a run
+    /// Cancel runs; those that have ended stay as they are
     Cancel {
-        run: RunId,
+        /// ID of a run, its beginning, or @last for the newest run
+        #[arg(required = true, value_name = "RUN")]
+        runs: Vec<RunRef>,
         #[command(flatten)]
         render: Render,
     },
@@ -64,7 +77,8 @@ pub(crate) enum RunsCommand {
     Resume(resume::ResumeArgs),
     /// Print a run's events, and follow it to its end
     Events {
-        run: RunId,
+        /// ID of a run, its beginning, or @last for the newest run
+        run: RunRef,
         /// Only events after this one
         #[arg(long, value_name = "ID", default_value_t = 0, value_parser = not_negative)]
         after: i64,
@@ -77,20 +91,25 @@ pub(crate) enum RunsCommand {
     Export(export::ExportArgs),
     /// List the attempts to deliver a run's callback
     Deliveries {
-        run: RunId,
+        /// ID of a run, its beginning, or @last for the newest run
+        run: RunRef,
         #[command(flatten)]
         render: Render,
     },
     /// Send a finished run's callback again
     Redeliver {
-        run: RunId,
+        /// ID of a run, its beginning, or @last for the newest run
+        run: RunRef,
         #[command(flatten)]
         render: Render,
     },
     /// List, print or save the files that a run left under outputs/
     Artifacts(artifacts::ArtifactsArgs),
     /// Print the definition that a run used, as JSON
-    Definition { run: RunId },
+    Definition {
+        /// ID of a run, its beginning, or @last for the newest run
+        run: RunRef,
+    },
 }
 
 impl WhichRuns {
@@ -103,13 +122,21 @@ impl WhichRuns {
 
     /// The filters as the API takes them.
     pub(crate) fn filters(&self) -> Vec<(&'static str, String)> {
+        let statuses: Vec<&str> = self.status.iter().map(|status| status.as_str()).collect();
         given([
-            ("status", maybe(self.status)),
+            ("status", (!statuses.is_empty()).then(|| statuses.join(","))),
             ("tag", self.tag.clone()),
-            ("schedule", maybe(self.schedule)),
+            ("schedule", self.schedule.map(|id| id.to_string())),
             ("workflow", self.workflow.clone()),
             ("model", self.model.clone()),
             ("q", self.search.clone()),
+            ("error", self.error.clone()),
+            (
+                "min_cost_micros",
+                self.min_cost.map(|cost| cost.get().to_string()),
+            ),
+            ("since", self.since.map(|at| at.to_string())),
+            ("until", self.until.map(|at| at.to_string())),
         ])
     }
 }

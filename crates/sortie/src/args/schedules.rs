@@ -1,12 +1,12 @@
 //! The commands of `sortie schedules` and their flags.
 
 use clap::{Args, Subcommand, ValueEnum};
-use sortie_api::{Micros, ScheduleId, Timestamp, schedule::Overlap};
+use sortie_api::{Micros, Timestamp, schedule::Overlap};
 
 use super::{
-    Document, Name,
+    Document, Name, Paging, Reference,
     amount::cost,
-    number::{at_least_one, up_to_a_hundred, whole},
+    number::{up_to_a_hundred, whole},
 };
 use crate::render::Render;
 
@@ -16,7 +16,8 @@ pub(crate) enum SchedulesCommand {
     List(Render),
     /// Show a schedule
     Get {
-        schedule: ScheduleId,
+        /// Name or ID of the schedule, or the beginning of its ID
+        schedule: Reference,
         #[command(flatten)]
         render: Render,
     },
@@ -24,17 +25,23 @@ pub(crate) enum SchedulesCommand {
     Create(Box<CreateScheduleArgs>),
     /// Change a schedule; fields that are not given stay
     Update(Box<UpdateScheduleArgs>),
-    /// Delete a schedule with its history; its runs stay
-    Delete { schedule: ScheduleId },
+    /// Delete schedules with their history; their runs stay
+    Delete {
+        /// Name or ID of a schedule, or the beginning of its ID
+        #[arg(required = true, value_name = "SCHEDULE")]
+        schedules: Vec<Reference>,
+    },
     /// Start a run of a schedule now
     Trigger {
-        schedule: ScheduleId,
+        /// Name or ID of the schedule, or the beginning of its ID
+        schedule: Reference,
         #[command(flatten)]
         render: Render,
     },
     /// Print the next occurrences
     Next {
-        schedule: ScheduleId,
+        /// Name or ID of the schedule, or the beginning of its ID
+        schedule: Reference,
         /// Number of occurrences
         #[arg(long, default_value_t = 10, value_parser = up_to_a_hundred)]
         count: u32,
@@ -43,16 +50,17 @@ pub(crate) enum SchedulesCommand {
     },
     /// Print the history of a schedule, the latest occurrence first
     Fires {
-        schedule: ScheduleId,
-        /// Maximum number of entries
-        #[arg(long, default_value_t = 20, value_parser = at_least_one)]
-        limit: u32,
+        /// Name or ID of the schedule, or the beginning of its ID
+        schedule: Reference,
+        #[command(flatten)]
+        paging: Paging,
         #[command(flatten)]
         render: Render,
     },
     /// Disable a schedule, or skip its occurrences until a time
     Pause {
-        schedule: ScheduleId,
+        /// Name or ID of the schedule, or the beginning of its ID
+        schedule: Reference,
         /// Skip the occurrences before this time, as 2026-12-24T18:00:00Z
         #[arg(long, value_name = "TIME", value_parser = time)]
         until: Option<Timestamp>,
@@ -61,7 +69,8 @@ pub(crate) enum SchedulesCommand {
     },
     /// Enable a schedule again, from its next occurrence
     Resume {
-        schedule: ScheduleId,
+        /// Name or ID of the schedule, or the beginning of its ID
+        schedule: Reference,
         #[command(flatten)]
         render: Render,
     },
@@ -90,7 +99,8 @@ pub(crate) struct CreateScheduleArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct UpdateScheduleArgs {
-    pub(crate) schedule: ScheduleId,
+    /// Name or ID of the schedule, or the beginning of its ID
+    pub(crate) schedule: Reference,
     /// The saved workflow that is started
     #[arg(long, value_name = "NAME")]
     pub(crate) workflow: Option<Name>,

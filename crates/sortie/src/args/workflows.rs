@@ -13,6 +13,7 @@ pub(crate) enum WorkflowsCommand {
     List(Render),
     /// Show a workflow
     Get {
+        /// Name of the workflow
         name: Name,
         #[command(flatten)]
         render: Render,
@@ -20,7 +21,11 @@ pub(crate) enum WorkflowsCommand {
     /// Save workflows from files, each in place of the one of its name
     Put(PutWorkflows),
     /// Delete a workflow that no schedule uses
-    Delete { name: Name },
+    Delete {
+        /// Name of a workflow
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<Name>,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -10,12 +10,12 @@ use crate::{
     args::{AuditArgs, UsageArgs},
     client::{get, path_of},
     failure::{Exit, Result},
-    render::{Field, Record, grid, maybe, some},
+    render::{Cell, Field, Look, Record, grid, maybe, some, time},
 };
 
 impl Record for AuditEntry {
     const COLUMNS: &'static [Field<Self>] = &[
-        ("AT", |entry| some(entry.at)),
+        ("AT", |entry| time(entry.at)),
         ("ACTION", |entry| some(&entry.action)),
         ("TARGET", |entry| some(&entry.target)),
         ("AUTHOR", author),
@@ -24,20 +24,20 @@ impl Record for AuditEntry {
 }
 
 /// Returns the id of an author, or its kind if it has no id.
-fn author(entry: &AuditEntry) -> Option<String> {
+fn author(entry: &AuditEntry) -> Option<Cell> {
     let kind = || entry.actor_kind.map(|kind| kind.as_str().to_owned());
-    entry.actor_id.clone().or_else(kind)
+    maybe(entry.actor_id.clone().or_else(kind))
 }
 
 pub(super) async fn audit(context: &Context, args: &AuditArgs) -> Result<Exit> {
     let (path, filters) = ("v1/admin/audit", args.filters());
     context
-        .pages::<AuditEntry>(args.render, path, &filters, Some(args.limit))
+        .pages::<AuditEntry>(&args.render, path, &filters, args.paging.most())
         .await
 }
 
 impl Record for Usage {
-    fn text(&self) -> String {
+    fn text(&self, look: &Look) -> String {
         let figures = [
             "RUNS",
             "SUCCEEDED",
@@ -62,11 +62,11 @@ impl Record for Usage {
             .chain(blank)
             .chain(figures_of(&self.totals))
             .collect();
-        grid(headings, self.rows.iter().map(row).chain([totals]))
+        grid(headings, self.rows.iter().map(row).chain([totals]), look)
     }
 }
 
-fn figures_of(figures: &UsageFigures) -> [Option<String>; 9] {
+fn figures_of(figures: &UsageFigures) -> [Option<Cell>; 9] {
     let used = &figures.usage;
     [
         some(figures.runs),
@@ -81,24 +81,24 @@ fn figures_of(figures: &UsageFigures) -> [Option<String>; 9] {
     ]
 }
 
-fn dimension(row: &UsageRow, by: UsageDimension) -> Option<String> {
+fn dimension(row: &UsageRow, by: UsageDimension) -> Option<Cell> {
     match by {
         UsageDimension::Day => maybe(row.day),
-        UsageDimension::Workflow => row.workflow.clone(),
-        UsageDimension::Model => row.model.clone(),
+        UsageDimension::Workflow => maybe(row.workflow.as_ref()),
+        UsageDimension::Model => maybe(row.model.as_ref()),
         UsageDimension::Key => maybe(row.key_id),
     }
 }
 
 pub(super) async fn usage(context: &Context, args: &UsageArgs) -> Result<Exit> {
     let path = path_of("v1/admin/usage", &args.query());
-    context.one::<Usage>(args.render, get(path)).await
+    context.one::<Usage>(&args.render, get(path)).await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::table;
+    use crate::render::{Look, table};
 
     #[test]
     fn usage_is_a_table_that_ends_with_its_sums() {
@@ -112,7 +112,7 @@ mod tests {
                 "model_calls": 4, "tool_calls": 7}}
         }))
         .unwrap();
-        let text = usage.text();
+        let text = usage.text(&Look::plain());
         let words: Vec<Vec<&str>> = text
             .lines()
             .map(|line| line.split_whitespace().collect())
@@ -127,7 +127,10 @@ mod tests {
     fn an_entry_of_the_engine_itself_has_no_key() {
         let entry = serde_json::json!([{"id": "aud_01kafs6w1cefkstv6qr1ptb0mp", "at": "2026-11-20T21:30:00.000Z",
             "action": "key.create", "target": "x\u{1b}[2J"}]);
-        let text = table(&serde_json::from_value::<Vec<AuditEntry>>(entry).unwrap());
+        let text = table(
+            &serde_json::from_value::<Vec<AuditEntry>>(entry).unwrap(),
+            &Look::plain(),
+        );
         let line: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!((line[1], line[3], line[4]), ("key.create", "-", "-"));
         assert!(!text.contains('\u{1b}'));
@@ -139,7 +142,10 @@ mod tests {
             let entry = format!(
                 r#"[{{"id":"aud_01kafs6w1cefkstv6qr1ptb0mp","at":"2026-11-20T21:30:00.000Z","action":"a.b","target":"x",{author}}}]"#
             );
-            let text = table(&serde_json::from_str::<Vec<AuditEntry>>(&entry).unwrap());
+            let text = table(
+                &serde_json::from_str::<Vec<AuditEntry>>(&entry).unwrap(),
+                &Look::plain(),
+            );
             assert!(!text.contains('\u{1b}'));
             let line = text.lines().nth(1).unwrap();
             line.split_whitespace().nth(3).unwrap().to_owned()

@@ -31,24 +31,26 @@ impl Record for Artifact {
 }
 
 pub(super) async fn artifacts(context: &Context, args: &ArtifactsArgs) -> Result<Exit> {
-    let list = args.render;
-    context.call(list, async |client| show(client, args).await).await
+    context
+        .call(&args.render, async |client| show(client, args).await)
+        .await
 }
 
 async fn show(client: &Client, args: &ArtifactsArgs) -> Result<Exit> {
+    let run = client.find_run(&args.run).await?;
     if let Some(path) = &args.path {
-        let mut content = content(client, args.run, path).await?;
+        let mut content = content(client, run, path).await?;
         while let Some(bytes) = content.next().await? {
             terminal::print_content(&bytes)?;
         }
         return Ok(Exit::Success);
     }
-    let artifacts: Vec<Artifact> = client.ask(get(all(args.run))).await?;
+    let artifacts: Vec<Artifact> = client.ask(get(all(run))).await?;
     let Some(folder) = &args.download else {
         return args.render.list(&artifacts);
     };
     for artifact in &artifacts {
-        download(client, args.run, artifact, folder).await?;
+        download(client, run, artifact, folder).await?;
     }
     Ok(Exit::Success)
 }
@@ -125,7 +127,7 @@ fn create(folder: &Path, path: &RelPath) -> std::io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::table;
+    use crate::render::{Look, table};
 
     fn artifact(path: &str) -> Artifact {
         serde_json::from_value(serde_json::json!({
@@ -136,7 +138,10 @@ mod tests {
 
     #[test]
     fn the_list_is_a_plain_table_without_control_characters() {
-        let text = table(&[artifact("a/report.md"), artifact("nasty\u{1b}[2J")]);
+        let text = table(
+            &[artifact("a/report.md"), artifact("nasty\u{1b}[2J")],
+            &Look::plain(),
+        );
         assert!(
             text.contains("a/report.md  3") && !text.contains('\u{1b}'),
             "{text:?}"

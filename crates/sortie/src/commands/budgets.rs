@@ -7,7 +7,7 @@ use crate::{
     args::BudgetsCommand,
     client::{delete, get, put},
     failure::{Exit, Result},
-    render::{Field, Record, Render, some},
+    render::{Field, Record, Render, some, time},
 };
 
 impl Record for Budget {
@@ -18,7 +18,7 @@ impl Record for Budget {
         ("SPENT", |budget| some(budget.spent_micros)),
         ("HELD", |budget| some(budget.held_micros)),
         ("LEFT", |budget| some(budget.available_micros)),
-        ("RESETS", |budget| some(budget.resets_at)),
+        ("RESETS", |budget| time(budget.resets_at)),
     ];
 }
 
@@ -28,7 +28,7 @@ fn path(scope: &BudgetScope) -> String {
 
 pub(super) async fn execute(context: &Context, command: BudgetsCommand) -> Result<Exit> {
     match command {
-        BudgetsCommand::List(render) => context.list::<Budget>(render, get("v1/budgets")).await,
+        BudgetsCommand::List(render) => context.list::<Budget>(&render, get("v1/budgets")).await,
         BudgetsCommand::Set {
             scope,
             limit,
@@ -39,11 +39,11 @@ pub(super) async fn execute(context: &Context, command: BudgetsCommand) -> Resul
                 limit_micros: limit,
                 period: period.into(),
             };
-            context.one::<Budget>(render, put(path(&scope), &budget)).await
+            context.one::<Budget>(&render, put(path(&scope), &budget)).await
         }
         BudgetsCommand::Delete { scope } => {
             let note = |(): &()| format!("the budget {scope} is deleted");
-            context.done(Render::default(), delete(path(&scope)), note).await
+            context.done(&Render::default(), delete(path(&scope)), note).await
         }
     }
 }

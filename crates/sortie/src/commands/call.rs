@@ -9,7 +9,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{Context, operators};
 use crate::{
     args::{InstallationArgs, OperatorArgs},
-    client::{Call, Client},
+    client::{Call, Client, Listed},
     connect::{Connection, Need},
     failure::{Exit, Result},
     render::{Record, Render},
@@ -17,15 +17,15 @@ use crate::{
 
 /// Arguments that name an API, and the format of its answer.
 pub(super) trait Target {
-    fn render(&self) -> Render;
+    fn render(&self) -> &Render;
 
     /// Finds the API, or starts an engine if the command may do so.
     async fn connect(&self, context: &Context) -> Result<Connection>;
 }
 
 impl Target for Render {
-    fn render(&self) -> Render {
-        *self
+    fn render(&self) -> &Render {
+        self
     }
 
     async fn connect(&self, context: &Context) -> Result<Connection> {
@@ -34,9 +34,9 @@ impl Target for Render {
     }
 }
 
-impl Target for &OperatorArgs {
-    fn render(&self) -> Render {
-        self.render
+impl Target for OperatorArgs {
+    fn render(&self) -> &Render {
+        &self.render
     }
 
     async fn connect(&self, context: &Context) -> Result<Connection> {
@@ -44,9 +44,9 @@ impl Target for &OperatorArgs {
     }
 }
 
-impl Target for &InstallationArgs {
-    fn render(&self) -> Render {
-        self.render
+impl Target for InstallationArgs {
+    fn render(&self) -> &Render {
+        &self.render
     }
 
     /// Connects to the organization API for the operator of a hosted deployment, else to an engine.
@@ -64,11 +64,15 @@ impl Target for &InstallationArgs {
     }
 }
 
+#[expect(
+    clippy::future_not_send,
+    reason = "the runtime polls a command on the main thread only"
+)]
 impl Context {
     /// Does `work` with a connection, then closes it.
     pub(super) async fn with<T>(
         &self,
-        target: impl Target,
+        target: &impl Target,
         work: impl AsyncFnOnce(&mut Connection) -> Result<T>,
     ) -> Result<T> {
         target.connect(self).await?.during(work).await
@@ -77,7 +81,7 @@ impl Context {
     /// Does `work` with a client, and closes the connection before it returns.
     pub(super) async fn call<T>(
         &self,
-        target: impl Target,
+        target: &impl Target,
         work: impl AsyncFnOnce(&Client) -> Result<T>,
     ) -> Result<T> {
         self.with(target, async |connection| work(&connection.client).await)
@@ -87,7 +91,7 @@ impl Context {
     /// Makes one call, and closes the connection before it returns the answer.
     pub(super) async fn ask<T: DeserializeOwned>(
         &self,
-        target: impl Target,
+        target: &impl Target,
         call: Call<'_, impl Serialize + Sync>,
     ) -> Result<T> {
         self.call(target, async |client| client.ask(call).await).await
@@ -96,48 +100,44 @@ impl Context {
     /// Makes a call and prints the records in its answer.
     pub(super) async fn list<T: Record + DeserializeOwned>(
         &self,
-        target: impl Target,
+        target: &impl Target,
         call: Call<'_, impl Serialize + Sync>,
     ) -> Result<Exit> {
-        let render = target.render();
         let records: Vec<T> = self.ask(target, call).await?;
-        render.list(&records)
+        target.render().list(&records)
     }
 
     /// Reads a list page by page and prints it: all records that match the filters, or the first `limit` of them.
     pub(super) async fn pages<T: Record + DeserializeOwned>(
         &self,
-        target: impl Target,
+        target: &impl Target,
         path: &str,
         filters: &[(&'static str, String)],
         limit: Option<u32>,
     ) -> Result<Exit> {
         let read = async |client: &Client| client.pages(path, filters, limit).await;
-        let render = target.render();
-        let records: Vec<T> = self.call(target, read).await?;
-        render.list(&records)
+        let listed: Listed<T> = self.call(target, read).await?;
+        target.render().listed(&listed)
     }
 
     /// Makes a call and prints the record that is its answer.
     pub(super) async fn one<T: Record + DeserializeOwned>(
         &self,
-        target: impl Target,
+        target: &impl Target,
         call: Call<'_, impl Serialize + Sync>,
     ) -> Result<Exit> {
-        let render = target.render();
         let record: T = self.ask(target, call).await?;
-        render.one(&record)
+        target.render().one(&record)
     }
 
     /// Makes a call and prints `note` of the answer.
     pub(super) async fn done<T: Serialize + DeserializeOwned>(
         &self,
-        target: impl Target,
+        target: &impl Target,
         call: Call<'_, impl Serialize + Sync>,
         note: impl FnOnce(&T) -> String,
     ) -> Result<Exit> {
-        let render = target.render();
         let answer: T = self.ask(target, call).await?;
-        render.done(&answer, note)
+        target.render().done(&answer, note)
     }
 }

@@ -23,7 +23,7 @@ use crate::{
     failure::{Exit, Failure, Result},
     input::{self, DEFINITION_BYTES, STDIN},
     prompt,
-    render::{Field, Record, Render, lines_but, print_json, some},
+    render::{Cell, Field, Look, Record, Render, lines_but, maybe, print_json, some, time},
     terminal::{self, harmless},
 };
 
@@ -36,26 +36,30 @@ fn path(name: &Name, rest: &str) -> String {
 
 pub(super) async fn execute(context: &Context, command: ConnectionsCommand) -> Result<Exit> {
     match command {
-        ConnectionsCommand::List(render) => context.list::<Connection>(render, get("v1/connections")).await,
+        ConnectionsCommand::List(render) => context.list::<Connection>(&render, get("v1/connections")).await,
         ConnectionsCommand::Get { name, render } => {
-            context.one::<Connection>(render, get(path(&name, ""))).await
+            context.one::<Connection>(&render, get(path(&name, ""))).await
         }
         ConnectionsCommand::Put(args) => save(context, &args).await,
-        ConnectionsCommand::Delete { name } => {
-            let note = |(): &()| format!("connection {name} is deleted");
-            context
-                .done(Render::default(), delete(path(&name, "")), note)
-                .await
+        ConnectionsCommand::Delete { names } => {
+            let delete = async |client: &Client| {
+                for name in &names {
+                    client.ask::<()>(delete(path(name, ""))).await?;
+                    terminal::note(&format!("connection {name} is deleted"));
+                }
+                Ok(Exit::Success)
+            };
+            context.call(&Render::default(), delete).await
         }
-        ConnectionsCommand::Test { name, render } => test(context, &name, render).await,
-        ConnectionsCommand::Authorize { name, render } => authorize(context, &name, render).await,
+        ConnectionsCommand::Test { name, render } => test(context, &name, &render).await,
+        ConnectionsCommand::Authorize { name, render } => authorize(context, &name, &render).await,
         ConnectionsCommand::Confirm { name, code, render } => {
-            let confirm = async |client: &Client| present(client, &name, &code, render).await;
-            context.call(render, confirm).await
+            let confirm = async |client: &Client| present(client, &name, &code, &render).await;
+            context.call(&render, confirm).await
         }
         ConnectionsCommand::Catalog(render) => {
             context
-                .list::<KnownService>(render, get("v1/connections/catalog"))
+                .list::<KnownService>(&render, get("v1/connections/catalog"))
                 .await
         }
     }
@@ -78,18 +82,18 @@ impl Record for Connection {
         ("env", |connection| joined(&connection.env)),
         ("allowed", |connection| {
             let allowed = connection.allowed_methods.as_ref();
-            Some(allowed.or(connection.allowed_tools.as_ref())?.join(", "))
+            joined(allowed.or(connection.allowed_tools.as_ref())?)
         }),
-        ("about", |connection| connection.description.clone()),
+        ("about", |connection| maybe(connection.description.as_ref())),
         ("status", |connection| some(connection.status)),
-        ("error", |connection| connection.error.clone()),
-        ("created", |connection| some(connection.created_at)),
-        ("updated", |connection| some(connection.updated_at)),
+        ("error", |connection| maybe(connection.error.as_ref())),
+        ("created", |connection| time(connection.created_at)),
+        ("updated", |connection| time(connection.updated_at)),
     ];
 }
 
-fn joined(items: &[String]) -> Option<String> {
-    (!items.is_empty()).then(|| items.join(", "))
+fn joined(items: &[String]) -> Option<Cell> {
+    maybe((!items.is_empty()).then(|| items.join(", ")))
 }
 
 fn leads_to(connection: &Connection) -> String {
@@ -121,7 +125,7 @@ async fn save(context: &Context, args: &PutArgs) -> Result<Exit> {
     };
     let name = &args.name;
     let save = put(path(name, ""), &definition);
-    let saved: Connection = context.ask(args.render, save).await?;
+    let saved: Connection = context.ask(&args.render, save).await?;
     if saved.status == ConnectionStatus::NeedsAuthorization {
         terminal::note(&format!("it needs a person: sortie connections authorize {name}"));
     }
@@ -129,7 +133,9 @@ async fn save(context: &Context, args: &PutArgs) -> Result<Exit> {
         // A save does not contact the server, so it is unknown whether the address and the credential work.
         let untested = format!("saved, not tested: run `sortie connections test {name}`");
         let untested = Some(untested).filter(|_| saved.status == ConnectionStatus::Ready);
-        let text = lines_but(saved, |heading| untested.clone().filter(|_| heading == "status"));
+        let text = lines_but(saved, &args.render.look(), |heading| {
+            untested.clone().filter(|_| heading == "status")
+        });
         Ok(terminal::print(&text)?)
     })
 }
@@ -245,7 +251,7 @@ fn secret_of(input: &mut impl std::io::Read) -> Result<String> {
     Ok(secret.to_owned())
 }
 
-async fn test(context: &Context, name: &Name, render: Render) -> Result<Exit> {
+async fn test(context: &Context, name: &Name, render: &Render) -> Result<Exit> {
     let found: ConnectionTest = context.ask(render, post(path(name, "/test"))).await?;
     render.one(&found)?;
     Ok(match found.status {
@@ -255,7 +261,7 @@ async fn test(context: &Context, name: &Name, render: Render) -> Result<Exit> {
 }
 
 impl Record for ConnectionTest {
-    fn text(&self) -> String {
+    fn text(&self, _: &Look) -> String {
         let tools = self.tools.iter().flatten();
         let first = format!(
             "{}: {} ({} ms)\n",
@@ -269,7 +275,7 @@ impl Record for ConnectionTest {
     }
 }
 
-async fn authorize(context: &Context, name: &Name, render: Render) -> Result<Exit> {
+async fn authorize(context: &Context, name: &Name, render: &Render) -> Result<Exit> {
     let authorize = async |connection: &mut connect::Connection| {
         if connection.own_engine().is_some() {
             return Err(Failure::usage(
@@ -282,7 +288,7 @@ async fn authorize(context: &Context, name: &Name, render: Render) -> Result<Exi
 }
 
 /// Begins an authorization. Confirms it if a person is at the terminal to type the code.
-async fn begin(client: &Client, name: &Name, render: Render) -> Result<Exit> {
+async fn begin(client: &Client, name: &Name, render: &Render) -> Result<Exit> {
     let begun: Authorization = client.ask(post(path(name, "/oauth"))).await?;
     if render.is_json() {
         return print_json(&begun);
@@ -316,7 +322,7 @@ fn is_mistyped(failure: &Failure) -> bool {
 }
 
 /// Presents the code of the page.
-async fn present(client: &Client, name: &Name, code: &str, render: Render) -> Result<Exit> {
+async fn present(client: &Client, name: &Name, code: &str, render: &Render) -> Result<Exit> {
     let code = ConfirmAuthorization {
         code: code.to_owned(),
     };
@@ -327,7 +333,7 @@ async fn present(client: &Client, name: &Name, code: &str, render: Render) -> Re
 
 impl Record for ConfirmedAuthorization {
     /// Returns a sentence that names the account, as far as it is known.
-    fn text(&self) -> String {
+    fn text(&self, _: &Look) -> String {
         let account = match (&self.account, &self.issuer) {
             (Some(account), Some(issuer)) => format!(" as {account} at {issuer}"),
             (Some(account), None) => format!(" as {account}"),
@@ -464,7 +470,7 @@ mod tests {
                 issuer: issuer.map(str::to_owned),
                 scope: None,
             };
-            confirmed.text().trim_end().to_owned()
+            confirmed.text(&Look::plain()).trim_end().to_owned()
         };
         let url = "https://auth.example.com";
         assert_eq!(outcome(None, None), "connection crm is authorized");
@@ -488,6 +494,6 @@ mod tests {
             "updated_at": "2026-11-20T21:31:00.000Z", "used_by": []
         }))
         .unwrap();
-        insta::assert_snapshot!(connection.text());
+        insta::assert_snapshot!(connection.text(&Look::plain()));
     }
 }

@@ -6,19 +6,23 @@ use sortie_api::console::CreatedConsoleCode;
 
 use super::Context;
 use crate::{
-    args::ConsoleArgs,
+    args::{ConsoleArgs, RunRef},
     client::post,
     connect::Need,
     failure::{Exit, Result},
     terminal,
 };
 
-/// Opens the page at `path` of the console, or prints its address where no browser can be opened.
-pub(super) async fn open(context: &Context, args: &ConsoleArgs, path: &str) -> Result<Exit> {
+/// Opens the console or the page of a run, or prints its address where no browser can be opened.
+pub(super) async fn open(context: &Context, args: &ConsoleArgs, run: Option<&RunRef>) -> Result<Exit> {
     let config = context.client_config(&context.flags)?;
     let connection = context.open(&config, Need::Console).await?;
     let url = connection
         .during(async |connection| {
+            let path = match run {
+                Some(run) => format!("runs/{}", connection.client.find_run(run).await?),
+                None => String::new(),
+            };
             let code: CreatedConsoleCode = connection.client.ask(post("v1/console/codes")).await?;
             let mut url = connection.client.url(&format!("console/{path}"))?;
             url.set_fragment(Some(&format!("code={}", code.code)));

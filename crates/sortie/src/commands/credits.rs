@@ -11,7 +11,7 @@ use crate::{
     args::{AdminCommand, Amount, CreditsCommand},
     client::{Client, get, path_of, post_json},
     failure::{Exit, Failure, Result},
-    render::{Field, Record, some},
+    render::{Field, Look, Record, id, some},
 };
 
 impl Record for Balance {
@@ -26,7 +26,7 @@ impl Record for Balance {
 
 impl Record for Payment {
     const COLUMNS: &'static [Field<Self>] = &[
-        ("PAYMENT", |payment| some(payment.id)),
+        ("PAYMENT", |payment| id(payment.id)),
         ("CENTS", |payment| some(payment.amount_cents)),
         ("REFUNDED", |payment| some(payment.refunded_cents)),
         ("DISPUTED", |payment| some(payment.disputed_cents)),
@@ -35,12 +35,12 @@ impl Record for Payment {
 
 impl Record for LedgerCheck {
     /// Returns a line for each difference.
-    fn text(&self) -> String {
+    fn text(&self, _: &Look) -> String {
         self.differences.iter().map(line).collect()
     }
 
     fn note(&self) -> Option<String> {
-        some(format!(
+        Some(format!(
             "checked {} organizations and {} runs",
             self.organizations, self.runs
         ))

@@ -4,19 +4,20 @@ use sortie_api::{DeliveryAttempt, Redelivery, RunId};
 
 use super::Context;
 use crate::{
-    client::{get, post},
+    args::RunRef,
+    client::{Client, get, post},
     failure::{Exit, Result},
-    render::{Field, Record, Render, maybe, some},
+    render::{Field, Record, Render, maybe, maybe_time, some, time},
 };
 
 impl Record for DeliveryAttempt {
     const COLUMNS: &'static [Field<Self>] = &[
         ("ATTEMPT", |attempt| some(attempt.attempt)),
-        ("AT", |attempt| some(attempt.at)),
+        ("AT", |attempt| time(attempt.at)),
         ("STATUS", |attempt| maybe(attempt.status)),
         ("MS", |attempt| some(attempt.duration_ms)),
-        ("NEXT", |attempt| maybe(attempt.next_at)),
-        ("ERROR", |attempt| attempt.error.clone()),
+        ("NEXT", |attempt| maybe_time(attempt.next_at)),
+        ("ERROR", |attempt| maybe(attempt.error.as_ref())),
     ];
 }
 
@@ -24,24 +25,27 @@ fn path(run: RunId) -> String {
     format!("v1/runs/{run}/deliveries")
 }
 
-pub(super) async fn list(context: &Context, run: RunId, render: Render) -> Result<Exit> {
-    context.list::<DeliveryAttempt>(render, get(path(run))).await
+pub(super) async fn list(context: &Context, run: &RunRef, render: &Render) -> Result<Exit> {
+    let list = async |client: &Client| client.ask(get(path(client.find_run(run).await?))).await;
+    let attempts: Vec<DeliveryAttempt> = context.call(render, list).await?;
+    render.list(&attempts)
 }
 
-pub(super) async fn redeliver(context: &Context, run: RunId, render: Render) -> Result<Exit> {
-    let note = |redelivery: &Redelivery| {
+pub(super) async fn redeliver(context: &Context, run: &RunRef, render: &Render) -> Result<Exit> {
+    let redeliver = async |client: &Client| client.ask(post(path(client.find_run(run).await?))).await;
+    let redelivery: Redelivery = context.call(render, redeliver).await?;
+    render.done(&redelivery, |redelivery| {
         format!(
             "the callback of {run} is sent again, as attempt {}",
             redelivery.attempt
         )
-    };
-    context.done(render, post(path(run)), note).await
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::table;
+    use crate::render::{Look, table};
 
     #[test]
     fn attempts_are_a_plain_table() {
@@ -51,6 +55,6 @@ mod tests {
             {"attempt": 2, "at": "2026-11-20T21:30:25.110Z", "status": 204, "duration_ms": 31}
         ]))
         .unwrap();
-        insta::assert_snapshot!(table(&attempts));
+        insta::assert_snapshot!(table(&attempts, &Look::plain()));
     }
 }

@@ -16,7 +16,7 @@ use crate::{
 
 pub(super) async fn export(context: &Context, args: &ExportArgs) -> Result<Exit> {
     let lines = context
-        .call(Render::default(), async |client| cassette(client, args).await)
+        .call(&Render::default(), async |client| cassette(client, args).await)
         .await?;
     let Some(path) = &args.output else {
         terminal::print(&lines)?;
@@ -30,7 +30,7 @@ pub(super) async fn export(context: &Context, args: &ExportArgs) -> Result<Exit>
 }
 
 async fn cassette(client: &Client, args: &ExportArgs) -> Result<String> {
-    let run = client.look_at_run(args.run).await?;
+    let run = client.look_at_run(client.find_run(&args.run).await?).await?;
     if !run.status.is_final() {
         return Err(Failure::usage(format!(
             "cannot export {}: the run has not ended: {}",
@@ -43,9 +43,9 @@ async fn cassette(client: &Client, args: &ExportArgs) -> Result<String> {
             run.id
         )));
     }
-    let path = format!("v1/runs/{}/definition", args.run);
+    let path = format!("v1/runs/{}/definition", run.id);
     let definition: RunDefinition = client.ask(get(path)).await?;
-    let (events, run) = events(client, args.run).await?;
+    let (events, run) = events(client, run.id).await?;
     let catalog: ModelCatalog = client.ask(get("v1/models")).await?;
     let texts = if args.no_content {
         Texts::Masked

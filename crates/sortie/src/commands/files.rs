@@ -13,27 +13,32 @@ use crate::{
     args::{FileRef, FilesCommand},
     client::{Client, get, patch},
     failure::{Exit, Failure, Result},
-    render::{Field, Record, Render, some},
+    render::{Field, Record, Render, some, time},
     terminal,
 };
 
 impl Record for File {
     const COLUMNS: &'static [Field<Self>] = &[
-        ("FILE", |file| some(file.id)),
-        ("SIZE", |file| some(file.size)),
-        ("TYPE", |file| some(&file.content_type)),
-        ("CREATED", |file| some(file.created_at)),
         ("NAME", |file| some(&file.name)),
+        ("SIZE", |file| some(file.size)),
+        ("CREATED", |file| time(file.created_at)),
     ];
+    const MORE: &'static [Field<Self>] = &[
+        ("TYPE", |file| some(&file.content_type)),
+        ("ID", |file| some(file.id)),
+    ];
+    const CUT: &'static [&'static str] = &["NAME", "TYPE"];
 }
 
 pub(super) async fn execute(context: &Context, command: FilesCommand) -> Result<Exit> {
     match command {
-        FilesCommand::List { limit, render } => {
-            context.pages::<File>(render, "v1/files", &[], Some(limit)).await
+        FilesCommand::List { paging, render } => {
+            context
+                .pages::<File>(&render, "v1/files", &[], paging.most())
+                .await
         }
         FilesCommand::Get { file, render } => {
-            let found = context.call(render, async |client| record(client, &file).await);
+            let found = context.call(&render, async |client| record(client, &file).await);
             render.one(&found.await?)
         }
         FilesCommand::Upload { path, name, render } => {
@@ -41,24 +46,28 @@ pub(super) async fn execute(context: &Context, command: FilesCommand) -> Result<
                 Some(name) => name,
                 None => own_name(&path)?,
             };
-            let saved = context.call(render, async |client| client.upload(&path, &name).await);
+            let saved = context.call(&render, async |client| client.upload(&path, &name).await);
             render.one(&saved.await?)
         }
         FilesCommand::Download { file, output } => {
             let download = async |client: &Client| download(client, &file, output).await;
-            context.call(Render::default(), download).await
+            context.call(&Render::default(), download).await
         }
         FilesCommand::Rename { file, name, render } => {
             let name = RenameFile { name };
             let rename = async |client: &Client| client.ask(patch(client.file(&file)?, &name)).await;
-            let renamed: File = context.call(render, rename).await?;
+            let renamed: File = context.call(&render, rename).await?;
             render.one(&renamed)
         }
-        FilesCommand::Delete { file } => {
-            let delete = async |client: &Client| client.delete_file(&file).await;
-            context.call(Render::default(), delete).await?;
-            terminal::note(&format!("{} is deleted", terminal::harmless(file.as_str())));
-            Ok(Exit::Success)
+        FilesCommand::Delete { files } => {
+            let delete = async |client: &Client| {
+                for file in &files {
+                    client.delete_file(file).await?;
+                    terminal::note(&format!("{} is deleted", terminal::harmless(file.as_str())));
+                }
+                Ok(Exit::Success)
+            };
+            context.call(&Render::default(), delete).await
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use sortie_api::{
-    ErrorCode, KeyId, Mode, OrganizationInfo,
+    ErrorCode, Mode, OrganizationInfo,
     key::{ApiKey, CreateKey, CreatedKey, RotateKey},
     secret::{SELF_HOSTED_KEY, Secret},
 };
@@ -11,13 +11,13 @@ use sortie_engine::{Clock, create_key_offline};
 
 use super::Context;
 use crate::{
-    args::{Grace, KeysCommand},
-    client::{delete, get, post_json},
+    args::{Grace, KeysCommand, Reference},
+    client::{Client, delete, get, post_json},
     connect::{Connection, database_exists},
     data_dir::{DataDir, NodeKey, Owner},
     failure::{Exit, Failure, Result},
     node::open_store,
-    render::{Field, Record, Render, some},
+    render::{Field, Look, Record, Render, id, maybe_time, some, time},
     terminal,
 };
 
@@ -41,36 +41,37 @@ pub(super) async fn execute(context: &Context, command: KeysCommand) -> Result<E
                 return render.one(&created);
             }
             let create = post_json("v1/admin/keys", &request);
-            context.one::<CreatedKey>(render, create).await
+            context.one::<CreatedKey>(&render, create).await
         }
-        KeysCommand::List(render) => context.list::<ApiKey>(render, get("v1/admin/keys")).await,
-        KeysCommand::Rotate { key, grace, render } => rotate(context, key, grace, render).await,
-        KeysCommand::Revoke { key } => {
-            let note = |(): &()| format!("{key} is revoked");
-            context
-                .done(Render::default(), delete(format!("v1/admin/keys/{key}")), note)
-                .await
+        KeysCommand::List(render) => context.list::<ApiKey>(&render, get("v1/admin/keys")).await,
+        KeysCommand::Rotate { key, grace, render } => rotate(context, &key, grace, &render).await,
+        KeysCommand::Revoke { keys } => {
+            let revoke = async |client: &Client| {
+                for key in client.find_all::<ApiKey>(&keys).await? {
+                    client.ask::<()>(delete(format!("v1/admin/keys/{key}"))).await?;
+                    terminal::note(&format!("{key} is revoked"));
+                }
+                Ok(Exit::Success)
+            };
+            context.call(&Render::default(), revoke).await
         }
     }
 }
 
 impl Record for ApiKey {
     const COLUMNS: &'static [Field<Self>] = &[
-        ("KEY", |key| some(key.id)),
+        ("KEY", |key| id(key.id)),
         ("ROLE", |key| some(key.role)),
-        ("CREATED", |key| some(key.created_at)),
-        ("EXPIRES", |key| {
-            Some(
-                key.expires_at
-                    .map_or_else(|| "never".to_owned(), |at| at.to_string()),
-            )
-        }),
         ("NAME", |key| some(&key.name)),
+        ("EXPIRES", |key| {
+            maybe_time(key.expires_at).or_else(|| some("never"))
+        }),
+        ("CREATED", |key| time(key.created_at)),
     ];
 }
 
 impl Record for CreatedKey {
-    fn text(&self) -> String {
+    fn text(&self, _: &Look) -> String {
         format!("{}\n", self.key)
     }
 
@@ -79,7 +80,7 @@ impl Record for CreatedKey {
             .expires_at
             .map_or_else(String::new, |at| format!(", works until {at}"));
         let name = terminal::harmless(&self.name);
-        some(format!(
+        Some(format!(
             "{} key {} made for {name}{until}; it is shown this once",
             self.role, self.id
         ))
@@ -127,8 +128,11 @@ async fn create_offline(
 }
 
 /// Rotates a key. If the data folder holds its secret, the file gets the new one.
-async fn rotate(context: &Context, key: KeyId, grace: Option<Grace>, render: Render) -> Result<Exit> {
-    let work = async |connection: &mut Connection| rotate_on(connection, key, grace).await;
+async fn rotate(context: &Context, key: &Reference, grace: Option<Grace>, render: &Render) -> Result<Exit> {
+    let work = async |connection: &mut Connection| {
+        let id = connection.client.find::<ApiKey>(key).await?;
+        rotate_on(connection, &id, grace).await
+    };
     let (rotated, kept) = context.with(render, work).await?;
     // Print the key even if the file could not be written: the engine never shows it again.
     render.answer(&rotated, |rotated| Ok(terminal::print_line(&rotated.key)?))?;
@@ -136,7 +140,8 @@ async fn rotate(context: &Context, key: KeyId, grace: Option<Grace>, render: Ren
         .previous_until
         .map_or_else(String::new, |at| format!("; the one before works until {at}"));
     terminal::note(&format!(
-        "{key} has a new secret, which is shown this once{until}"
+        "{} has a new secret, which is shown this once{until}",
+        rotated.id
     ));
     if let Some(file) = kept? {
         terminal::note(&format!("{} holds it", file.display()));
@@ -158,7 +163,7 @@ fn held_key(data_dir: &DataDir) -> Option<String> {
 /// The rotated key, and the result of updating the file if the data folder held its secret.
 async fn rotate_on(
     connection: &Connection,
-    key: KeyId,
+    key: &str,
     grace: Option<Grace>,
 ) -> Result<(CreatedKey, Result<Option<PathBuf>>)> {
     let client = &connection.client;
@@ -174,7 +179,7 @@ async fn rotate_on(
             Err(failure) if matches!(failure.exit, Exit::Denied | Exit::Forbidden) => None,
             Err(failure) => return Err(failure),
         };
-        if id == Some(key) {
+        if id.is_some_and(|id| id.to_string() == key) {
             data_dir.check_admin_key_can_be_replaced(held)?;
             folder = Some(data_dir);
         }

@@ -12,14 +12,14 @@ use crate::{
     client::{delete, get, put},
     failure::{Exit, Result},
     input::{self, DEFINITION_BYTES, STDIN},
-    render::{Record, Render},
+    render::{Look, Record, Render},
     terminal,
 };
 
 const PATH: &str = "v1/admin/license";
 
 impl Record for License {
-    fn text(&self) -> String {
+    fn text(&self, _: &Look) -> String {
         let mut lines = vec![
             ("licensed", if self.licensed { "yes" } else { "no" }.to_owned()),
             ("machine", self.machine_id.clone()),
@@ -49,14 +49,14 @@ impl Record for License {
 }
 
 impl Record for LicenseKey {
-    fn text(&self) -> String {
+    fn text(&self, _: &Look) -> String {
         format!("{}\n", self.public_key)
     }
 }
 
 pub(super) async fn execute(context: &Context, args: LicenseArgs) -> Result<Exit> {
     match args.command {
-        None => context.one::<License>(args.render, get(PATH)).await,
+        None => context.one::<License>(&args.render, get(PATH)).await,
         Some(LicenseCommand::Install { token, render }) => {
             let token = match token.as_str() {
                 "-" => input::text(&mut std::io::stdin(), STDIN, DEFINITION_BYTES)?,
@@ -64,12 +64,12 @@ pub(super) async fn execute(context: &Context, args: LicenseArgs) -> Result<Exit
             };
             let token = token.trim().to_owned();
             context
-                .one::<License>(render, put(PATH, &PutLicense { token }))
+                .one::<License>(&render, put(PATH, &PutLicense { token }))
                 .await
         }
         Some(LicenseCommand::Delete) => {
             let note = |(): &()| "the license is deleted".to_owned();
-            context.done(Render::default(), delete(PATH), note).await
+            context.done(&Render::default(), delete(PATH), note).await
         }
         Some(LicenseCommand::Grant {
             organization,
@@ -111,7 +111,7 @@ mod tests {
             "resets_at": "2026-12-01T00:00:00.000Z", "expires_at": "2027-11-20T21:30:00.000Z",
             "grace_until": "2027-12-04T21:30:00.000Z"});
         let license: License = serde_json::from_value(license).unwrap();
-        let shown = license.text();
+        let shown = license.text(&Look::plain());
         assert!(shown.starts_with("licensed    yes\nmachine     6d0f"), "{shown}");
         assert!(shown.contains("runs        3 of 10 this month\n"), "{shown}");
         assert!(

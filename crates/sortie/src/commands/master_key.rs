@@ -9,7 +9,7 @@ use crate::{
     args::{InstallationArgs, MasterKeyCommand},
     client::{Client, get, path_of, post},
     failure::{Exit, Result},
-    render::{Record, grid, some},
+    render::{Cell, Look, Record, grid, maybe, some},
     terminal,
 };
 
@@ -146,7 +146,7 @@ fn keys(found: &MasterKeys) -> BTreeMap<&str, Key> {
 }
 
 impl Record for MasterKeys {
-    fn text(&self) -> String {
+    fn text(&self, look: &Look) -> String {
         let keys = keys(self);
         let rows = keys.iter().map(|(id, key)| {
             [
@@ -157,12 +157,12 @@ impl Record for MasterKeys {
                 some(key.verdict()),
             ]
         });
-        grid(["KEY", "VALUES", "SEALS ON", "OPENS ON", ""], rows)
+        grid(["KEY", "VALUES", "SEALS ON", "OPENS ON", ""], rows, look)
     }
 }
 
-fn listed(names: &[String]) -> Option<String> {
-    (!names.is_empty()).then(|| names.join(", "))
+fn listed(names: &[String]) -> Option<Cell> {
+    maybe((!names.is_empty()).then(|| names.join(", ")))
 }
 
 #[cfg(test)]

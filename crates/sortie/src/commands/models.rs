@@ -6,11 +6,11 @@ use super::Context;
 use crate::{
     client::get,
     failure::{Exit, Result},
-    render::{Record, Render, grid, some},
+    render::{Look, Record, Render, grid, some},
 };
 
 impl Record for ModelCatalog {
-    fn text(&self) -> String {
+    fn text(&self, look: &Look) -> String {
         let headings = [
             "MODEL",
             "PROVIDER",
@@ -34,11 +34,11 @@ impl Record for ModelCatalog {
                 some(model.capabilities.join(", ")),
             ]
         });
-        grid(headings, rows)
+        grid(headings, rows, look)
     }
 }
 
-pub(super) async fn list(context: &Context, render: Render) -> Result<Exit> {
+pub(super) async fn list(context: &Context, render: &Render) -> Result<Exit> {
     context.one::<ModelCatalog>(render, get("v1/models")).await
 }
 

@@ -7,7 +7,7 @@ use crate::{
     args::NodesCommand,
     client::{Client, get},
     failure::{Exit, Result},
-    render::{Field, Record, some},
+    render::{Field, Record, maybe, some, time},
 };
 
 impl Record for Node {
@@ -15,10 +15,10 @@ impl Record for Node {
         ("NODE", |node| some(&node.name)),
         ("STATE", |node| some(node.state.as_str())),
         ("RUNS", |node| some(node.runs_at_work)),
-        ("VERSION", |node| node.version.clone()),
-        ("STARTED", |node| some(node.started_at)),
-        ("LEASE UNTIL", |node| some(node.lease_until)),
-        ("ADDRESS", |node| node.address.clone()),
+        ("VERSION", |node| maybe(node.version.as_ref())),
+        ("STARTED", |node| time(node.started_at)),
+        ("LEASE UNTIL", |node| time(node.lease_until)),
+        ("ADDRESS", |node| maybe(node.address.as_ref())),
     ];
 }
 

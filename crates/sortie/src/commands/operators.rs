@@ -8,12 +8,12 @@ use sortie_api::{
 use super::Context;
 use crate::{
     args::{InstallationArgs, OperatorArgs, OrganizationsCommand, UserArgs, UsersCommand},
-    client::{Client, delete, get, post, post_json},
+    client::{Client, Listed, delete, get, post, post_json},
     config::Environment,
     connect::is_this_machine,
     data_dir::{DataDir, NodeKey},
     failure::{Exit, Failure, Result},
-    render::{Field, Record, maybe, some},
+    render::{Cell, Field, Look, Record, id, maybe, maybe_time, some, time},
     terminal,
 };
 
@@ -28,7 +28,7 @@ const OPERATOR_KEY: &str = "SORTIE_OPERATOR_KEY";
 
 impl Record for OperatedOrganization {
     const COLUMNS: &'static [Field<Self>] = &[
-        ("ORGANIZATION", |organization| some(organization.id)),
+        ("ORGANIZATION", |organization| id(organization.id)),
         ("MEMBERS", |organization| some(organization.members)),
         ("STORED", |organization| some(organization.stored_bytes)),
         ("OWNER", |organization| {
@@ -39,9 +39,9 @@ impl Record for OperatedOrganization {
     ];
 }
 
-fn suspension(organization: &OperatedOrganization) -> Option<String> {
+fn suspension(organization: &OperatedOrganization) -> Option<Cell> {
     let at = organization.suspended_at?;
-    Some(match (organization.deleted_at, &organization.suspension_reason) {
+    some(match (organization.deleted_at, &organization.suspension_reason) {
         (Some(deleted), _) => format!("deleted {deleted}"),
         (None, Some(reason)) => format!("{at} ({reason})"),
         (None, None) => at.to_string(),
@@ -50,24 +50,24 @@ fn suspension(organization: &OperatedOrganization) -> Option<String> {
 
 impl Record for OperatedUser {
     const COLUMNS: &'static [Field<Self>] = &[
-        ("USER", |user| some(user.id)),
-        ("CREATED", |user| some(user.created_at)),
+        ("USER", |user| id(user.id)),
+        ("CREATED", |user| time(user.created_at)),
         ("VERIFIED", |user| {
             some(if user.email_verified { "yes" } else { "no" })
         }),
-        ("DISABLED", |user| maybe(user.disabled_at)),
+        ("DISABLED", |user| maybe_time(user.disabled_at)),
         ("EMAIL", |user| some(&user.email)),
         ("NAME", |user| some(&user.name)),
     ];
 }
 
 impl Record for ResetLink {
-    fn text(&self) -> String {
+    fn text(&self, _: &Look) -> String {
         format!("{}\n", self.url)
     }
 
     fn note(&self) -> Option<String> {
-        some(format!(
+        Some(format!(
             "the link works once, until {}; it is shown this once",
             self.expires_at
         ))
@@ -161,8 +161,8 @@ async fn user(context: &Context, args: &UserArgs) -> Result<UserId> {
     }
     let filter = [("email", args.user.clone())];
     let find = async |client: &Client| client.pages(USERS, &filter, None).await;
-    let found: Vec<OperatedUser> = context.call(&args.operator, find).await?;
-    let user = found.first().map(|user| user.id);
+    let found: Listed<OperatedUser> = context.call(&args.operator, find).await?;
+    let user = found.items.first().map(|user| user.id);
     user.ok_or_else(|| Failure::usage("no person has this email address"))
 }
 

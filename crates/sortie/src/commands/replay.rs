@@ -36,7 +36,8 @@ async fn on(
     args: &ReplayArgs,
     given: BTreeMap<String, String>,
 ) -> Result<Exit> {
-    let path = format!("v1/runs/{}/definition", args.run);
+    let run = connection.client.find_run(&args.run).await?;
+    let path = format!("v1/runs/{run}/definition");
     let used: UsedDefinition = connection.client.ask(get(path)).await?;
     if let Some(sandbox) = connection.own_sandbox().filter(|_| uses_commands(&used)) {
         run::check_sandbox(sandbox)?;
@@ -45,7 +46,7 @@ async fn on(
         prompt::hidden(&format!("{connection}: {field}: "), limits::CREDENTIAL_BYTES)
     };
     let mut request = completed(used, args.max_cost, given, ask)?;
-    let replayed = RawValue::from_string(format!("\"{}\"", args.run)).map_err(unreadable)?;
+    let replayed = RawValue::from_string(format!("\"{run}\"")).map_err(unreadable)?;
     request.insert("replay_of".to_owned(), replayed);
     let form = (args.attendance, Format::of(args.json));
     run::start(connection, context, &request, form).await

@@ -7,8 +7,8 @@ use sortie_api::{
 
 use super::{Context, run};
 use crate::{
-    args::{WhichRuns, resume::ResumeArgs},
-    client::{Client, get},
+    args::{Paging, WhichRuns, resume::ResumeArgs},
+    client::{Client, Listed, get},
     connect::{Connection, NAME_AN_ENGINE, Need, database_exists},
     data_dir::{DataDir, Occupancy, Purpose},
     failure::{Exit, Failure, Result},
@@ -46,7 +46,8 @@ async fn on(connection: &mut Connection, context: &Context, args: &ResumeArgs) -
         );
         return Ok(Exit::Success);
     };
-    let runs = left(connection, &args.runs).await?;
+    let named = connection.client.find_runs(&args.runs).await?;
+    let runs = left(connection, &named).await?;
     if runs.is_empty() {
         terminal::note("there is no run that nobody works on");
         return Ok(Exit::Success);
@@ -84,15 +85,13 @@ async fn left(connection: &Connection, named: &[RunId]) -> Result<Vec<RunId>> {
         runs.push(run.id);
     }
     if named.is_empty() {
-        for status in UNFINISHED {
-            let which = WhichRuns {
-                status: Some(status),
-                limit: u32::MAX,
-                ..WhichRuns::default()
-            };
-            let unfinished = list_runs(&connection.client, &which).await?;
-            runs.extend(unfinished.into_iter().map(|run| run.id));
-        }
+        let which = WhichRuns {
+            status: UNFINISHED.to_vec(),
+            paging: Paging::ALL,
+            ..WhichRuns::default()
+        };
+        let unfinished = list_runs(&connection.client, &which).await?;
+        runs.extend(unfinished.items.into_iter().map(|run| run.id));
     }
     let mut left = connection.unattended(runs).await?;
     left.sort_unstable();
@@ -103,8 +102,10 @@ async fn left(connection: &Connection, named: &[RunId]) -> Result<Vec<RunId>> {
 }
 
 /// Returns the newest of these runs.
-pub(super) async fn list_runs(client: &Client, which: &WhichRuns) -> Result<Vec<Run>> {
-    client.pages("v1/runs", &which.filters(), Some(which.limit)).await
+pub(super) async fn list_runs(client: &Client, which: &WhichRuns) -> Result<Listed<Run>> {
+    client
+        .pages("v1/runs", &which.filters(), which.paging.most())
+        .await
 }
 
 /// Returns the sentence for abandoned runs.

@@ -6,13 +6,13 @@ use sortie_api::{Run, RunDefinition, RunId, RunStatus, RunUsage};
 
 use super::{Context, artifacts, deliveries, export, replay, resume, watch};
 use crate::{
-    args::{RunsCommand, WhichRuns},
-    client::{get, post},
+    args::{RunRef, RunsCommand, WhichRuns},
+    client::{Client, get},
     connect::Connection,
     failure::{Exit, Failure, Result},
     follow::{self, Format, OnInterrupt, View},
     interruption::interruption,
-    render::{Field, Record, Render, lines, maybe, print_json, some},
+    render::{Cell, Field, Look, Record, Render, id, lines, maybe, maybe_time, print_json, some, time},
     terminal::harmless,
 };
 
@@ -22,52 +22,59 @@ pub(super) async fn execute(context: &Context, command: RunsCommand) -> Result<E
             which,
             watch: true,
             render,
-        } => watch::watch(context, &which, render).await,
-        RunsCommand::List { which, render, .. } => list(context, &which, render).await,
-        RunsCommand::Get { run, render } => show(context, run, render).await,
-        RunsCommand::Cancel { run, render } => cancel(context, run, render).await,
+        } => watch::watch(context, &which, &render).await,
+        RunsCommand::List { which, render, .. } => list(context, &which, &render).await,
+        RunsCommand::Get { runs, render } => show(context, &runs, &render).await,
+        RunsCommand::Cancel { runs, render } => cancel(context, &runs, &render).await,
         RunsCommand::Resume(args) => resume::resume(context, &args).await,
-        RunsCommand::Events { run, after, render } => events(context, run, after, render).await,
+        RunsCommand::Events { run, after, render } => events(context, &run, after, &render).await,
         RunsCommand::Replay(args) => replay::replay(context, *args).await,
         RunsCommand::Export(args) => export::export(context, &args).await,
-        RunsCommand::Deliveries { run, render } => deliveries::list(context, run, render).await,
-        RunsCommand::Redeliver { run, render } => deliveries::redeliver(context, run, render).await,
+        RunsCommand::Deliveries { run, render } => deliveries::list(context, &run, &render).await,
+        RunsCommand::Redeliver { run, render } => deliveries::redeliver(context, &run, &render).await,
         RunsCommand::Artifacts(args) => artifacts::artifacts(context, &args).await,
-        RunsCommand::Definition { run } => definition(context, run).await,
+        RunsCommand::Definition { run } => definition(context, &run).await,
     }
 }
 
 impl Record for Run {
     const COLUMNS: &'static [Field<Self>] = &[
-        ("RUN", |run| some(run.id)),
+        ("RUN", |run| id(run.id)),
         ("STATUS", |run| some(run.status)),
-        ("CREATED", |run| some(run.created_at)),
-        ("SECONDS", seconds),
-        ("COST", |run| some(run.cost_micros)),
-        ("TITLE", |run| run.title.clone()),
+        ("CREATED", |run| time(run.created_at)),
+        ("TITLE", |run| maybe(run.title.as_ref())),
     ];
+    const MORE: &'static [Field<Self>] = &[
+        ("COST", |run| some(run.cost_micros)),
+        ("SECONDS", seconds),
+        ("WORKFLOW", |run| maybe(run.workflow.as_ref())),
+        ("WHY", |run| maybe(run.error.as_ref()?.lines().next())),
+        ("MODEL", |run| maybe(run.model.as_ref())),
+        ("TAGS", tags),
+    ];
+    const CUT: &'static [&'static str] = &["TITLE", "WHY", "TAGS"];
     const LINES: &'static [Field<Self>] = &[
         ("run", |run| some(run.id)),
         ("status", |run| some(run.status)),
-        ("title", |run| run.title.clone()),
-        ("error", |run| run.error.clone()),
-        ("created", |run| some(run.created_at)),
-        ("started", |run| maybe(run.started_at)),
-        ("finished", |run| maybe(run.finished_at)),
+        ("title", |run| maybe(run.title.as_ref())),
+        ("error", |run| maybe(run.error.as_ref())),
+        ("created", |run| time(run.created_at)),
+        ("started", |run| maybe_time(run.started_at)),
+        ("finished", |run| maybe_time(run.finished_at)),
         ("cost", |run| {
             some(format!("{} of {}", run.cost_micros, run.max_cost_micros))
         }),
-        ("usage", |run| run.usage.as_ref().map(usage)),
-        ("model", |run| run.model.clone()),
-        ("workflow", |run| run.workflow.clone()),
+        ("usage", |run| maybe(run.usage.as_ref().map(usage))),
+        ("model", |run| maybe(run.model.as_ref())),
+        ("workflow", |run| maybe(run.workflow.as_ref())),
         ("schedule", |run| maybe(run.schedule_id)),
         ("replay of", |run| maybe(run.replay_of)),
-        ("tags", |run| (!run.tags.is_empty()).then(|| run.tags.join(", "))),
-        ("output", unretained_output),
+        ("tags", tags),
+        ("output", |run| maybe(unretained_output(run))),
     ];
 
     /// Returns the lines, the artifacts and the answer.
-    fn text(&self) -> String {
+    fn text(&self, look: &Look) -> String {
         let artifacts = self.artifacts.iter().map(|artifact| {
             let path = harmless(&artifact.path);
             format!("{:<9} {path} ({} bytes)\n", "artifact", artifact.size)
@@ -76,34 +83,42 @@ impl Record for Run {
             .output
             .iter()
             .map(|output| format!("\n{}", follow::answer(output)));
-        once(lines(self)).chain(artifacts).chain(answer).collect()
+        once(lines(self, look)).chain(artifacts).chain(answer).collect()
     }
 }
 
-async fn list(context: &Context, which: &WhichRuns, render: Render) -> Result<Exit> {
+async fn list(context: &Context, which: &WhichRuns, render: &Render) -> Result<Exit> {
     let show = async |connection: &mut Connection| {
         let runs = resume::list_runs(&connection.client, which).await?;
-        render.list(&runs)?;
+        render.listed(&runs)?;
+        resume::print_unattended(connection, &runs.items).await?;
+        Ok(Exit::Success)
+    };
+    context.with(render, show).await
+}
+
+/// Shows runs. If a run has zero data retention, this also uses up its output, which can be read once.
+async fn show(context: &Context, named: &[RunRef], render: &Render) -> Result<Exit> {
+    let show = async |connection: &mut Connection| {
+        let client = &connection.client;
+        let mut runs: Vec<Run> = Vec::with_capacity(named.len());
+        for id in client.find_runs(named).await? {
+            runs.push(client.ask(get(format!("v1/runs/{id}"))).await?);
+        }
+        render.several(&runs)?;
         resume::print_unattended(connection, &runs).await?;
         Ok(Exit::Success)
     };
     context.with(render, show).await
 }
 
-/// Shows a run. If the run has zero data retention, this also uses up its output, which can be read once.
-async fn show(context: &Context, id: RunId, render: Render) -> Result<Exit> {
-    let show = async |connection: &mut Connection| {
-        let run: Run = connection.client.ask(get(format!("v1/runs/{id}"))).await?;
-        render.one(&run)?;
-        resume::print_unattended(connection, &[run]).await?;
-        Ok(Exit::Success)
-    };
-    context.with(render, show).await
+fn tags(run: &Run) -> Option<Cell> {
+    (!run.tags.is_empty()).then(|| Cell::Text(run.tags.join(", ")))
 }
 
-fn seconds(run: &Run) -> Option<String> {
+fn seconds(run: &Run) -> Option<Cell> {
     let took = run.finished_at?.since(run.started_at?);
-    Some(format!("{}.{:03}", took.as_secs(), took.subsec_millis()))
+    some(format!("{}.{:03}", took.as_secs(), took.subsec_millis()))
 }
 
 /// Returns the state of the output of a run with zero data retention, which can be read once.
@@ -128,20 +143,27 @@ fn usage(used: &RunUsage) -> String {
     )
 }
 
-async fn cancel(context: &Context, id: RunId, render: Render) -> Result<Exit> {
-    let note = |run: &Run| {
-        if run.status == RunStatus::Cancelled {
-            format!("{id} is cancelled")
-        } else {
-            format!("{id} had ended already: {}", run.status)
+async fn cancel(context: &Context, named: &[RunRef], render: &Render) -> Result<Exit> {
+    let cancel = async |client: &Client| {
+        for id in client.find_runs(named).await? {
+            render.done(&client.cancel_run(id).await?, |run| {
+                if run.status == RunStatus::Cancelled {
+                    format!("{id} is cancelled")
+                } else {
+                    format!("{id} had ended already: {}", run.status)
+                }
+            })?;
         }
+        Ok(Exit::Success)
     };
-    let cancel = post(format!("v1/runs/{id}/cancel"));
-    context.done(render, cancel, note).await
+    context.call(render, cancel).await
 }
 
-async fn events(context: &Context, id: RunId, after: i64, render: Render) -> Result<Exit> {
-    let show = async |connection: &mut Connection| events_on(connection, context, (id, after), render).await;
+async fn events(context: &Context, run: &RunRef, after: i64, render: &Render) -> Result<Exit> {
+    let show = async |connection: &mut Connection| {
+        let id = connection.client.find_run(run).await?;
+        events_on(connection, context, (id, after), render).await
+    };
     context.with(render, show).await
 }
 
@@ -149,7 +171,7 @@ async fn events_on(
     connection: &mut Connection,
     context: &Context,
     (id, after): (RunId, i64),
-    render: Render,
+    render: &Render,
 ) -> Result<Exit> {
     let run = connection.client.look_at_run(id).await?;
     if !connection.works_on_nothing() {
@@ -165,19 +187,19 @@ async fn events_on(
     }
 }
 
-async fn definition(context: &Context, id: RunId) -> Result<Exit> {
-    let definition = get(format!("v1/runs/{id}/definition"));
-    print_json(
-        &context
-            .ask::<RunDefinition>(Render::default(), definition)
-            .await?,
-    )
+async fn definition(context: &Context, run: &RunRef) -> Result<Exit> {
+    let read = async |client: &Client| {
+        let id = client.find_run(run).await?;
+        client.ask(get(format!("v1/runs/{id}/definition"))).await
+    };
+    let definition: RunDefinition = context.call(&Render::default(), read).await?;
+    print_json(&definition)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::table;
+    use crate::render::{Look, table};
 
     fn runs() -> Vec<Run> {
         serde_json::from_value(serde_json::json!([
@@ -195,16 +217,25 @@ mod tests {
 
     #[test]
     fn the_list_is_a_plain_table() {
-        insta::assert_snapshot!(table(&runs()));
+        insta::assert_snapshot!(table(&runs(), &Look::plain()));
     }
 
     #[test]
     fn an_empty_list_has_its_headings() {
-        assert_eq!(table::<Run>(&[]).split_whitespace().next(), Some("RUN"));
+        assert_eq!(
+            table::<Run>(&[], &Look::plain()).split_whitespace().next(),
+            Some("RUN")
+        );
     }
 
     #[test]
     fn a_run_shows_what_it_has() {
-        insta::assert_snapshot!(runs().iter().map(Record::text).collect::<Vec<_>>().join("\n"));
+        insta::assert_snapshot!(
+            runs()
+                .iter()
+                .map(|run| run.text(&Look::plain()))
+                .collect::<Vec<_>>()
+                .join("\n")
+        );
     }
 }

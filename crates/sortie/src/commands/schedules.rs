@@ -1,45 +1,41 @@
 //! `sortie schedules`: workflows that are started on a timetable.
 
 use sortie_api::{
-    Fire, Micros, Run, Schedule, ScheduleId, Timestamp,
+    Fire, Micros, Run, Schedule, Timestamp,
     request::Callback,
     schedule::{CreateSchedule, FireTrigger, NextFire, UpdateSchedule},
 };
 
 use super::{Context, connections::variable, run::json};
 use crate::{
-    args::{Clearable, CreateScheduleArgs, ScheduleFields, SchedulesCommand, UpdateScheduleArgs},
-    client::{delete, get, patch, post, post_json},
+    args::{Clearable, CreateScheduleArgs, Reference, ScheduleFields, SchedulesCommand, UpdateScheduleArgs},
+    client::{Client, Listed, delete, get, patch, post, post_json},
     config::Environment,
     failure::{Exit, Result},
-    render::{Field, Record, Render, maybe, some},
+    render::{Field, Record, Render, id, maybe, maybe_time, some, time},
     terminal,
 };
 
 const SCHEDULES: &str = "v1/schedules";
 
-fn path(schedule: ScheduleId, rest: &str) -> String {
+fn path(schedule: &str, rest: &str) -> String {
     format!("{SCHEDULES}/{schedule}{rest}")
 }
 
 impl Record for Schedule {
     const COLUMNS: &'static [Field<Self>] = &[
-        ("SCHEDULE", |schedule| some(schedule.id)),
+        ("SCHEDULE", |schedule| id(schedule.id)),
         ("WORKFLOW", |schedule| some(&schedule.workflow)),
         ("NEXT RUN", |schedule| {
-            Some(
-                schedule
-                    .next_run_at
-                    .map_or_else(|| "off".to_owned(), |at| at.to_string()),
-            )
+            maybe_time(schedule.next_run_at).or_else(|| some("off"))
         }),
         ("CRON", |schedule| some(&schedule.cron)),
         ("ZONE", |schedule| some(&schedule.timezone)),
-        ("NAME", |schedule| schedule.name.clone()),
+        ("NAME", |schedule| maybe(schedule.name.as_ref())),
     ];
     const LINES: &'static [Field<Self>] = &[
-        ("schedule", |schedule| some(schedule.id)),
-        ("name", |schedule| schedule.name.clone()),
+        ("schedule", |schedule| id(schedule.id)),
+        ("name", |schedule| maybe(schedule.name.as_ref())),
         ("workflow", |schedule| some(&schedule.workflow)),
         ("cron", |schedule| some(&schedule.cron)),
         ("timezone", |schedule| some(&schedule.timezone)),
@@ -50,9 +46,9 @@ impl Record for Schedule {
         }),
         ("jitter", |schedule| {
             let seconds = schedule.jitter_seconds;
-            (seconds > 0).then(|| format!("{seconds} s"))
+            maybe((seconds > 0).then(|| format!("{seconds} s")))
         }),
-        ("paused", |schedule| maybe(schedule.paused_until)),
+        ("paused", |schedule| maybe_time(schedule.paused_until)),
         ("failures", |schedule| {
             let most = schedule.max_consecutive_failures?;
             some(format!("off after {most} in a row"))
@@ -60,23 +56,23 @@ impl Record for Schedule {
         ("budget", |schedule| maybe(schedule.max_cost_micros)),
         ("callback", |schedule| some(&schedule.callback.as_ref()?.url)),
         ("input", |schedule| some(schedule.input.as_ref()?.get())),
-        ("next run", |schedule| maybe(schedule.next_run_at)),
-        ("last run", |schedule| maybe(schedule.last_run_at)),
+        ("next run", |schedule| maybe_time(schedule.next_run_at)),
+        ("last run", |schedule| maybe_time(schedule.last_run_at)),
         ("run", |schedule| maybe(schedule.last_run_id)),
-        ("error", |schedule| schedule.last_error.clone()),
+        ("error", |schedule| maybe(schedule.last_error.as_ref())),
     ];
 }
 
 impl Record for NextFire {
     const COLUMNS: &'static [Field<Self>] = &[
-        ("INSTANT", |next| some(next.instant)),
-        ("RUN AT", |next| some(next.run_at)),
+        ("OCCURRENCE", |next| time(next.instant)),
+        ("RUN AT", |next| time(next.run_at)),
     ];
 }
 
 impl Record for Fire {
     const COLUMNS: &'static [Field<Self>] = &[
-        ("INSTANT", |fire| some(fire.instant)),
+        ("OCCURRENCE", |fire| time(fire.instant)),
         ("BY", |fire| {
             some(match fire.trigger {
                 FireTrigger::Timetable => "timetable",
@@ -84,13 +80,13 @@ impl Record for Fire {
             })
         }),
         ("OUTCOME", |fire| some(fire.outcome.as_str())),
-        ("RUN", |fire| maybe(fire.run_id)),
+        ("RUN", |fire| fire.run_id.and_then(id)),
         ("WHY", |fire| {
             match (&fire.reason, fire.instants, fire.last_instant) {
                 (Some(reason), Some(instants), Some(last)) => {
                     some(format!("{reason} ({instants} occurrences to {last})"))
                 }
-                (reason, _, _) => reason.clone(),
+                (reason, _, _) => maybe(reason.as_ref()),
             }
         }),
     ];
@@ -98,63 +94,94 @@ impl Record for Fire {
 
 pub(super) async fn execute(context: &Context, command: SchedulesCommand) -> Result<Exit> {
     match command {
-        SchedulesCommand::List(render) => context.pages::<Schedule>(render, SCHEDULES, &[], None).await,
+        SchedulesCommand::List(render) => context.pages::<Schedule>(&render, SCHEDULES, &[], None).await,
         SchedulesCommand::Get { schedule, render } => {
-            context.one::<Schedule>(render, get(path(schedule, ""))).await
+            let one = async |client: &Client| client.ask(get(address(client, &schedule, "").await?)).await;
+            let found: Schedule = context.call(&render, one).await?;
+            render.one(&found)
         }
         SchedulesCommand::Create(args) => {
             let request = new(&args, &context.environment)?;
             let create = post_json(SCHEDULES, &request);
-            context.one::<Schedule>(args.render, create).await
+            context.one::<Schedule>(&args.render, create).await
         }
         SchedulesCommand::Update(args) => {
             let changes = changes(&args, &context.environment)?;
-            update(context, args.schedule, &changes, args.render).await
+            update(context, &args.schedule, &changes, &args.render).await
         }
-        SchedulesCommand::Delete { schedule } => {
-            let note = |(): &()| format!("schedule {schedule} is deleted");
-            context
-                .done(Render::default(), delete(path(schedule, "")), note)
-                .await
+        SchedulesCommand::Delete { schedules } => {
+            let delete = async |client: &Client| {
+                for id in client.find_all::<Schedule>(&schedules).await? {
+                    client.ask::<()>(delete(path(&id, ""))).await?;
+                    terminal::note(&format!("schedule {id} is deleted"));
+                }
+                Ok(Exit::Success)
+            };
+            context.call(&Render::default(), delete).await
         }
         SchedulesCommand::Trigger { schedule, render } => {
-            let trigger = post(path(schedule, "/trigger"));
-            let run: Run = context.ask(render, trigger).await?;
+            let trigger = async |client: &Client| {
+                let trigger = address(client, &schedule, "/trigger").await?;
+                client.ask(post(trigger)).await
+            };
+            let run: Run = context.call(&render, trigger).await?;
             render.answer(&run, |run| Ok(terminal::print_line(&run.id.to_string())?))
         }
         SchedulesCommand::Next {
             schedule,
             count,
             render,
-        } => {
-            let next = get(path(schedule, &format!("/next?count={count}")));
-            context.list::<NextFire>(render, next).await
-        }
+        } => next(context, &schedule, count, &render).await,
         SchedulesCommand::Fires {
             schedule,
-            limit,
+            paging,
             render,
         } => {
-            let fires = path(schedule, "/fires");
-            context.pages::<Fire>(render, &fires, &[], Some(limit)).await
+            let fires = async |client: &Client| {
+                let fires = address(client, &schedule, "/fires").await?;
+                client.pages(&fires, &[], paging.most()).await
+            };
+            let fires: Listed<Fire> = context.call(&render, fires).await?;
+            render.listed(&fires)
         }
         SchedulesCommand::Pause {
             schedule,
             until,
             render,
-        } => update(context, schedule, &pause(until), render).await,
-        SchedulesCommand::Resume { schedule, render } => update(context, schedule, &resume(), render).await,
+        } => update(context, &schedule, &pause(until), &render).await,
+        SchedulesCommand::Resume { schedule, render } => update(context, &schedule, &resume(), &render).await,
     }
+}
+
+/// Returns the path of a schedule that the command line names.
+async fn address(client: &Client, schedule: &Reference, rest: &str) -> Result<String> {
+    Ok(path(&client.find::<Schedule>(schedule).await?, rest))
 }
 
 async fn update(
     context: &Context,
-    schedule: ScheduleId,
+    schedule: &Reference,
     changes: &UpdateSchedule,
-    render: Render,
+    render: &Render,
 ) -> Result<Exit> {
-    let update = patch(path(schedule, ""), changes);
-    context.one::<Schedule>(render, update).await
+    let update = async |client: &Client| {
+        client
+            .ask(patch(address(client, schedule, "").await?, changes))
+            .await
+    };
+    let updated: Schedule = context.call(render, update).await?;
+    render.one(&updated)
+}
+
+/// Prints the next occurrences, at a terminal in the time zone of the schedule.
+async fn next(context: &Context, schedule: &Reference, count: u32, render: &Render) -> Result<Exit> {
+    let ask = async |client: &Client| {
+        let schedule: Schedule = client.ask(get(address(client, schedule, "").await?)).await?;
+        let next = path(&schedule.id.to_string(), &format!("/next?count={count}"));
+        Ok((schedule.timezone, client.ask(get(next)).await?))
+    };
+    let (zone, next): (String, Vec<NextFire>) = context.call(render, ask).await?;
+    render.list_in(&zone, &next)
 }
 
 fn new(args: &CreateScheduleArgs, environment: &Environment) -> Result<CreateSchedule> {
@@ -243,7 +270,7 @@ mod tests {
     use super::*;
     use crate::{
         args::{Cli, Command},
-        render::table,
+        render::{Look, table},
     };
 
     fn environment() -> Environment {
@@ -346,7 +373,7 @@ mod tests {
              "recorded_at": "2026-11-20T09:00:00.000Z"}
         ]))
         .unwrap();
-        insta::assert_snapshot!(table(&fires));
+        insta::assert_snapshot!(table(&fires, &Look::plain()));
     }
 
     #[test]
@@ -358,6 +385,10 @@ mod tests {
             "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T21:30:00.000Z"
         }))
         .unwrap();
-        insta::assert_snapshot!(format!("{}\n{}", schedule.text(), table(&[schedule])));
+        insta::assert_snapshot!(format!(
+            "{}\n{}",
+            schedule.text(&Look::plain()),
+            table(&[schedule], &Look::plain())
+        ));
     }
 }

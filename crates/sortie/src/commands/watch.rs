@@ -17,7 +17,7 @@ use crate::{
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 /// Shows the list until the user leaves. As JSON, prints each change on a line instead.
-pub(super) async fn watch(context: &Context, which: &WhichRuns, render: Render) -> Result<Exit> {
+pub(super) async fn watch(context: &Context, which: &WhichRuns, render: &Render) -> Result<Exit> {
     let show = async |connection: &mut Connection| {
         let mut interrupted = interruption();
         let mut feed = connection.client.feed(&which.lasting_filters());
@@ -40,7 +40,7 @@ pub(super) async fn watch(context: &Context, which: &WhichRuns, render: Render) 
                     } else {
                         "\n"
                     };
-                    terminal::print(&(clear.to_owned() + &table(&runs)))?;
+                    terminal::print(&(clear.to_owned() + &table(&runs.items, &render.look())))?;
                 }
             }
         }

@@ -12,7 +12,7 @@ use crate::{
     client::{Client, delete, get, put},
     failure::{Exit, Failure, Result},
     input,
-    render::{Field, Record, Render, lines, some},
+    render::{Field, Look, Record, Render, lines, maybe, some, time},
     terminal::{self, harmless},
     texts,
 };
@@ -38,7 +38,7 @@ impl Record for WorkflowSummary {
     const COLUMNS: &'static [Field<Self>] = &[
         ("WORKFLOW", |workflow| some(&workflow.name)),
         ("WHAT IT DOES", |workflow| {
-            some(workflow.description.as_ref()?.lines().next()?)
+            maybe(workflow.description.as_ref()?.lines().next())
         }),
     ];
 }
@@ -46,15 +46,15 @@ impl Record for WorkflowSummary {
 impl Record for Workflow {
     const LINES: &'static [Field<Self>] = &[
         ("workflow", |workflow| some(&workflow.name)),
-        ("about", |workflow| workflow.description.clone()),
-        ("model", |workflow| workflow.model.clone()),
+        ("about", |workflow| maybe(workflow.description.as_ref())),
+        ("model", |workflow| maybe(workflow.model.as_ref())),
         ("revision", |workflow| some(workflow.revision)),
-        ("created", |workflow| some(workflow.created_at)),
-        ("updated", |workflow| some(workflow.updated_at)),
+        ("created", |workflow| time(workflow.created_at)),
+        ("updated", |workflow| time(workflow.updated_at)),
     ];
 
-    fn text(&self) -> String {
-        format!("{}\n{}\n", lines(self), harmless(self.prompt.trim_end()))
+    fn text(&self, look: &Look) -> String {
+        format!("{}\n{}\n", lines(self, look), harmless(self.prompt.trim_end()))
     }
 }
 
@@ -66,21 +66,29 @@ pub(super) async fn execute(context: &Context, command: WorkflowsCommand) -> Res
     match command {
         WorkflowsCommand::List(render) => {
             let path = "v1/workflows?detail=true";
-            context.list::<WorkflowSummary>(render, get(path)).await
+            context.list::<WorkflowSummary>(&render, get(path)).await
         }
-        WorkflowsCommand::Get { name, render } => show(context, &name, render).await,
+        WorkflowsCommand::Get { name, render } => show(context, &name, &render).await,
         WorkflowsCommand::Put(args) => put_all(context, &args).await,
-        WorkflowsCommand::Delete { name } => {
-            let note = |(): &()| format!("workflow {name} is deleted");
-            context.done(Render::default(), delete(path(&name)), note).await
+        WorkflowsCommand::Delete { names } => {
+            let delete = async |client: &Client| {
+                for name in &names {
+                    client.ask::<()>(delete(path(name))).await?;
+                    terminal::note(&format!("workflow {name} is deleted"));
+                }
+                Ok(Exit::Success)
+            };
+            context.call(&Render::default(), delete).await
         }
     }
 }
 
 /// Shows a workflow. JSON is the engine's own text, so that values keep their original form.
-async fn show(context: &Context, name: &Name, render: Render) -> Result<Exit> {
+async fn show(context: &Context, name: &Name, render: &Render) -> Result<Exit> {
     let record: Box<RawValue> = context.ask(render, get(path(name))).await?;
-    render.answer(&record, |record| Ok(terminal::print(&read(record)?.text())?))
+    render.answer(&record, |record| {
+        Ok(terminal::print(&read(record)?.text(&render.look()))?)
+    })
 }
 
 fn read(record: &RawValue) -> Result<Workflow> {
@@ -108,7 +116,7 @@ async fn put_all(context: &Context, args: &PutWorkflows) -> Result<Exit> {
         }
         Ok(Exit::Success)
     };
-    context.call(args.render, put_all).await
+    context.call(&args.render, put_all).await
 }
 
 /// A workflow to put, and the file it is from.
@@ -223,7 +231,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::render::table;
+    use crate::render::{Look, table};
 
     struct Folder(tempfile::TempDir);
 
@@ -375,14 +383,14 @@ mod tests {
             output_schema: None,
         });
         assert_eq!(
-            table(&all),
+            table(&all, &Look::plain()),
             "WORKFLOW      WHAT IT DOES\na             -\ndaily-report  Yesterday's sales\u{fffd}[2J.\n"
         );
         let record = json!({"name": "a", "prompt": "x", "model": "runbook", "revision": 2,
             "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-21T08:00:00.000Z", "tags": []});
         let record: Workflow = serde_json::from_value(record).unwrap();
         assert_eq!(
-            lines(&record),
+            lines(&record, &Look::plain()),
             "workflow  a\nmodel     runbook\nrevision  2\ncreated   2026-11-20T21:30:00.000Z\nupdated   2026-11-21T08:00:00.000Z\n"
         );
     }
