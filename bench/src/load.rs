@@ -130,9 +130,6 @@ pub(crate) async fn creates(bench: &Bench, report: &mut Report) -> Result<()> {
         "creates acknowledged while the runs are worked on, 64 at once",
         format!("{per_second:.0}/s"),
     );
-    let name = "creates while the runs are worked on, 64 at once";
-    report.against(Limit::Requests, name, per_second);
-    report.against(Limit::Rows, name, per_second * ROWS_OF_A_CREATE);
     Ok(())
 }
 

@@ -1,15 +1,12 @@
-//! The tables: requirements and results; the machine and its limits; a row per measurement and a column per database; and the
-//! share of its limit that each main figure reaches.
+//! The tables: requirements and results, with the share of its limit that each main figure reaches; the machine and its limits; a
+//! row per measurement and a column per database.
 
-use std::{fmt::Write as _, fs, path::Path, time::Duration};
+use std::{fmt::Write as _, fs, path::Path};
 
 use anyhow::{Context, Result};
 use sortie_testkit::Database;
 
-use crate::{
-    bars::{BARS, Bar},
-    samples::Millis,
-};
+use crate::bars::{BARS, Bar};
 
 /// Kind of a limit of the machine, which this program measures without the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +128,7 @@ impl Report {
 
     fn table(&self) -> Result<String> {
         let mut text = String::from(
-            "# Results\n\nWritten by `make bench`; README.md beside this file says how to read it.\n\n",
+            "# Results\n\nWritten by `make bench`; [README.md](README.md) says how to read it.\n\n",
         );
         self.bars(&mut text)?;
         text.push_str("| The machine | |\n|---|---|\n");
@@ -156,7 +153,6 @@ impl Report {
             }
             text.push('\n');
         }
-        self.ratios(&mut text)?;
         Ok(text)
     }
 
@@ -243,46 +239,6 @@ impl Report {
         })
     }
 
-    fn ratios(&self, text: &mut String) -> Result<()> {
-        if self.ratios.is_empty() {
-            return Ok(());
-        }
-        text.push_str(
-            "\n| The ratio to the limit | Database | Reached | Limit | Ratio |\n|---|---|---|---|---|\n",
-        );
-        for ratio in &self.ratios {
-            let unit = ratio.limit.name();
-            let amount = |amount: f64| {
-                if ratio.limit.is_time() {
-                    format!("{} {unit}", Millis(Duration::from_secs_f64(amount)))
-                } else {
-                    format!("{amount:.0} {unit}/s")
-                }
-            };
-            let reached = if ratio.limit.is_time() {
-                Millis(Duration::from_secs_f64(ratio.reached)).to_string()
-            } else {
-                amount(ratio.reached)
-            };
-            write!(
-                text,
-                "| {} | {} | {reached} |",
-                ratio.name,
-                ratio.database.as_str()
-            )?;
-            match self.limit_of(ratio) {
-                Some(limit) if ratio.limit.is_time() => {
-                    writeln!(text, " {} | {:.1} times |", amount(limit), ratio.reached / limit)?;
-                }
-                Some(limit) => {
-                    writeln!(text, " {limit:.0}/s | {:.1} % |", 100.0 * ratio.reached / limit)?;
-                }
-                None => text.push_str(" not measured | |\n"),
-            }
-        }
-        Ok(())
-    }
-
     /// Writes the table to a file, or to standard output.
     #[expect(clippy::print_stdout, reason = "the table is this program's output")]
     pub(crate) fn write(&self, path: Option<&Path>) -> Result<()> {
@@ -332,27 +288,32 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_stands_beside_the_limit_of_its_database() {
+    fn a_figure_has_the_limit_of_its_database() {
         let mut report = Report::new(None);
-        report.limit(Limit::Requests, 1_000.0);
+        report.limit(Limit::Requests, 1_000_000.0);
         report.begin(Database::Sqlite);
-        report.limit(Limit::Rows, 400.0);
-        report.add("creates", "50/s");
-        report.against(Limit::Requests, "creates", 50.0);
-        report.against(Limit::Rows, "creates", 200.0);
-        report.limit(Limit::Lease, 10.0);
-        report.against(Limit::Lease, "killed", 12.0);
+        report.limit(Limit::Rows, 400_000.0);
+        report.add("of both", "50/s");
+        let creates = "creates, 64 at once";
+        report.reach(creates, 10_000.0);
+        report.against(Limit::Requests, creates, 10_000.0);
+        report.against(Limit::Rows, creates, 40_000.0);
         report.begin(Database::Postgres);
         report.add("of this one alone", "1");
-        report.against(Limit::Rows, "creates", 200.0);
+        let killed = "SIGKILL to all of 200 runs final or resumed, by another node";
+        report.reach(killed, 12.0);
+        report.limit(Limit::Lease, 10.0);
+        report.against(Limit::Lease, killed, 12.0);
+        let shell = "runs with one shell command, 16 at once";
+        report.reach(shell, 200.0);
+        report.against(Limit::Rows, shell, 200.0);
         let table = report.table().unwrap();
         for row in [
-            "| creates | 50/s |  |\n",
+            "| of both | 50/s |  |\n",
             "| of this one alone |  | 1 |\n",
-            "| creates | SQLite | 50 bare requests/s | 1000/s | 5.0 % |\n",
-            "| creates | SQLite | 200 durable rows/s | 400/s | 50.0 % |\n",
-            "| creates | PostgreSQL | 200 durable rows/s | not measured | |\n",
-            "| killed | SQLite | 12000 ms | 10000 ms for the lease | 1.2 times |\n",
+            "| creates, 64 at once | SQLite | ≥ 8000/s | 10000/s | 100000/s (durable rows) | 10.0 % | yes |\n",
+            "by another node | PostgreSQL | < 15000 ms | 12000 ms | 10000 ms (for the lease) | 83.3 % | yes |\n",
+            "16 at once | PostgreSQL | ≥ 300/s | 200/s |  |  | **no** |\n",
         ] {
             assert!(table.contains(row), "{row} is not in\n{table}");
         }

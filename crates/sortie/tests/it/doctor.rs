@@ -36,7 +36,7 @@ async fn providers_are_asked_without_an_engine() -> Checked {
     Ok(())
 }
 
-/// `docs/SANDBOX.md#4-hosts`: an ordinary user in a namespace that allows no nested ones.
+/// `docs/SANDBOX.md#allow-it-on-a-host`: an ordinary user in a namespace that allows no nested ones.
 #[tokio::test]
 async fn a_host_without_user_namespaces_is_named_with_the_setting_that_does_without() -> Checked {
     const WITHOUT: &str = "echo 0 >/proc/sys/user/max_user_namespaces || exit 77; exec \"$0\" \"$@\"";
