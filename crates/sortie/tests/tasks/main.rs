@@ -34,7 +34,10 @@ async fn every_task_ends_as_wished_within_its_figures_and_these_are_in_the_docum
     println!("{shown}");
     let faults: Vec<String> = ended.iter().flat_map(rig::Ended::faults).collect();
     ensure!(faults.is_empty(), "{}", faults.join("\n"));
-    let documented = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/design/MODELS.md"))?;
+    let documented = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/design/MODELS.md"
+    ))?;
     compare(&documented, &shown)
 }
 
