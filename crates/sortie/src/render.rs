@@ -23,11 +23,11 @@ use crate::{
     terminal::{self, harmless},
 };
 
-/// Column of a table or line of a record: its heading, and its content. A table shows `-` where there is none, a record
+/// Column of a table or line of a record: its heading, and its content. Without content a table shows `-`, a record
 /// leaves the line out.
 pub(crate) type Field<T> = (&'static str, fn(&T) -> Option<Cell>);
 
-/// Width of the headings of records whose longest heading is not longer than this.
+/// Minimum width of the headings of records.
 const HEADING_WIDTH: usize = 9;
 
 /// A type of the API that commands print.
@@ -159,7 +159,7 @@ impl Render {
         }
     }
 
-    /// Says on standard error what was done.
+    /// Prints a note on standard error instead of the record.
     pub(crate) fn done<T: Serialize>(&self, answer: &T, note: impl FnOnce(&T) -> String) -> Result<Exit> {
         self.answer(answer, |answer| {
             terminal::note(&note(answer));

@@ -29,7 +29,7 @@ pub(crate) struct WhichRuns {
     /// Only runs with this text in the first 2,000 characters of description and prompt
     #[arg(long, value_name = "TEXT")]
     pub(crate) search: Option<String>,
-    /// Only runs whose error has this text
+    /// Only runs with this text in their error
     #[arg(long, value_name = "TEXT")]
     pub(crate) error: Option<String>,
     /// Only runs that cost at least this, such as $0.50
@@ -73,7 +73,7 @@ pub(crate) enum RunsCommand {
         #[command(flatten)]
         render: Render,
     },
-    /// Resume runs whose command was killed, and follow them to their end
+    /// Resume runs after their command was killed, and follow them to their end
     Resume(resume::ResumeArgs),
     /// Print a run's events, and follow it to its end
     Events {

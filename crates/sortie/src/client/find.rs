@@ -14,7 +14,7 @@ use crate::{
 /// Candidates that a message names at most.
 const NAMED: usize = 5;
 
-/// A type whose records the command line names.
+/// Type of records that the command line names.
 pub(crate) trait Named: DeserializeOwned {
     /// The noun in messages.
     const NOUN: &'static str;
@@ -110,7 +110,7 @@ impl Client {
     }
 }
 
-/// Returns the record of an ID, else the only one of a name, else the only one whose ID begins so.
+/// Returns the record of an ID, else the only one of a name, else the only one with that beginning of the ID.
 fn find<'a, T: Named>(all: &'a [T], text: &str) -> Result<&'a T> {
     if let Some(found) = all.iter().find(|record| record.id() == text) {
         return Ok(found);

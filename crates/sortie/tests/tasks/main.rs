@@ -1,6 +1,6 @@
 //! Typical tasks through the real binary, with a model that makes the mistakes that models make. It reacts to the
 //! results that it gets, so that better tools take fewer turns. The figures of each task have limits, and a table of
-//! `docs/MODELS.md` lists them.
+//! `docs/design/MODELS.md` lists them.
 #![cfg(test)]
 
 mod code;
@@ -34,7 +34,10 @@ async fn every_task_ends_as_wished_within_its_figures_and_these_are_in_the_docum
     println!("{shown}");
     let faults: Vec<String> = ended.iter().flat_map(rig::Ended::faults).collect();
     ensure!(faults.is_empty(), "{}", faults.join("\n"));
-    let documented = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/MODELS.md"))?;
+    let documented = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/design/MODELS.md"
+    ))?;
     compare(&documented, &shown)
 }
 
@@ -42,7 +45,7 @@ fn compare(documented: &str, measured: &str) -> Result<()> {
     let differences = table::differences(documented, measured);
     ensure!(
         differences.is_empty(),
-        "docs/MODELS.md is out of step with this table:\n{measured}\n{}",
+        "docs/design/MODELS.md is out of step with this table:\n{measured}\n{}",
         differences.join("\n")
     );
     Ok(())

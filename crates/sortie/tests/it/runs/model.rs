@@ -1,5 +1,5 @@
 //! Runs with a model over HTTP: its requests, the cost of its answers, and the effect of its failures
-//! (`docs/MODELS.md#how-a-call-goes`).
+//! (`docs/design/MODELS.md#how-a-call-goes`).
 
 use std::{io::Write as _, time::Instant};
 
