@@ -34,7 +34,7 @@ use self::runs::given;
 pub(crate) use self::{
     administration::{AuditArgs, Grace, KeysCommand, NodesCommand, UsageArgs},
     amount::Amount,
-    budgets::BudgetsCommand,
+    budgets::{Allowance, BudgetsCommand},
     connections::{AuthKind, ConnectionsCommand, PutArgs},
     document::Document,
     files::{FileRef, FilesCommand},

@@ -248,7 +248,7 @@ fn value<T: Serialize + ?Sized>(answer: &T) -> Result<Value> {
 }
 
 /// TOML has no null: a field without a value is left out.
-fn without_nulls(value: Value) -> Value {
+pub(crate) fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => fields
             .into_iter()

@@ -9,7 +9,7 @@ use sortie_api::{
     usage::{Day, UsageDimension},
 };
 
-use super::{InstallationArgs, KeyRole, Moment, Paging, Reference, given};
+use super::{Allowance, InstallationArgs, KeyRole, Moment, Paging, Reference, given};
 use crate::render::Render;
 
 #[derive(Debug, Subcommand)]
@@ -23,6 +23,9 @@ pub(crate) enum KeysCommand {
         role: KeyRole,
         #[command(flatten)]
         expiry: Expiry,
+        /// Limit the cost of the runs of this key, as in $2/month or 0.5usd/day
+        #[arg(long, value_name = "AMOUNT/PERIOD", conflicts_with = "offline")]
+        budget: Option<Allowance>,
         /// Create the key in the database itself, while the engine of the data folder is stopped
         ///
         /// The command needs no key: whoever may write the database may do this. Use it where no admin key is left.

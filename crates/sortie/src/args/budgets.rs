@@ -1,5 +1,7 @@
 //! The commands of `sortie budgets` and their flags.
 
+use std::str::FromStr;
+
 use clap::{Subcommand, ValueEnum};
 use sortie_api::{BudgetPeriod, BudgetScope, Micros};
 
@@ -10,6 +12,13 @@ use crate::render::Render;
 pub(crate) enum BudgetsCommand {
     /// List the budgets with the amounts spent, held and available
     List(Render),
+    /// Show a budget
+    Get {
+        /// Runs that the budget covers: organization, workflow:NAME, schedule:ID or key:ID
+        scope: BudgetScope,
+        #[command(flatten)]
+        render: Render,
+    },
     /// Set a budget, or change it
     #[command(after_help = "\
 Examples:
@@ -28,7 +37,10 @@ Examples:
         render: Render,
     },
     /// Delete a budget
-    Delete { scope: BudgetScope },
+    Delete {
+        /// Runs that the budget covers: organization, workflow:NAME, schedule:ID or key:ID
+        scope: BudgetScope,
+    },
 }
 
 /// Period of a budget.
@@ -40,11 +52,54 @@ pub(crate) enum Period {
     Month,
 }
 
+/// Budget of one period: `$2/month`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Allowance {
+    pub(crate) limit: Micros,
+    pub(crate) period: BudgetPeriod,
+}
+
+/// A text that is not an allowance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be an amount and its period, such as $2/month or 0.5usd/day")]
+pub(crate) struct InvalidAllowance;
+
+impl FromStr for Allowance {
+    type Err = InvalidAllowance;
+
+    fn from_str(text: &str) -> Result<Self, InvalidAllowance> {
+        let (limit, period) = text.split_once('/').ok_or(InvalidAllowance)?;
+        Ok(Self {
+            limit: cost(limit).map_err(|_| InvalidAllowance)?,
+            period: match period {
+                "day" => BudgetPeriod::Day,
+                "month" => BudgetPeriod::Month,
+                _ => return Err(InvalidAllowance),
+            },
+        })
+    }
+}
+
 impl From<Period> for BudgetPeriod {
     fn from(period: Period) -> Self {
         match period {
             Period::Day => Self::Day,
             Period::Month => Self::Month,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_allowance_has_an_amount_and_a_period() {
+        let limit = Micros::new(2_000_000).unwrap();
+        let period = BudgetPeriod::Month;
+        assert_eq!("$2/month".parse(), Ok(Allowance { limit, period }));
+        for wrong in ["$2", "2/month", "$2/year", "-$2/day", "", "/"] {
+            assert_eq!(wrong.parse::<Allowance>(), Err(InvalidAllowance), "{wrong}");
         }
     }
 }

@@ -66,20 +66,28 @@ of the API, as JSON or TOML.
 
   sortie connections put crm https://api.example.com/v1 --auth bearer < token
   sortie connections put tracker https://mcp.example.com/mcp --mcp --auth oauth
+  sortie connections put notes --env NOTES_KEY=NOTES_KEY --command npx -y notes-mcp
   sortie connections put shop --file shop.toml")]
 pub(crate) struct PutArgs {
     /// Name of the connection
     pub(crate) name: Name,
     /// Base URL of an HTTP API, or the endpoint of an MCP server
-    #[arg(value_name = "URL", required_unless_present = "file", conflicts_with = "file")]
+    #[arg(value_name = "URL", required_unless_present_any = ["file", "command"], conflicts_with_all = ["file", "command"])]
     pub(crate) target: Option<String>,
     /// Read the whole definition from a file in JSON or TOML, or from standard input
     #[arg(long, value_name = "FILE|-", conflicts_with_all = ["mcp", "auth", "auth_name", "username", "client_id",
-        "issuer", "scopes", "secret_env", "headers", "allow", "description"])]
+        "issuer", "scopes", "secret_env", "headers", "allow", "description", "command", "variables"])]
     pub(crate) file: Option<PathBuf>,
     /// Connect to an MCP server
     #[arg(long)]
     pub(crate) mcp: bool,
+    /// Run this program as an MCP server in the sandbox; it takes the rest of the line
+    #[arg(long, value_name = "PROGRAM", num_args = 1.., allow_hyphen_values = true,
+        conflicts_with_all = ["auth", "headers"])]
+    pub(crate) command: Vec<String>,
+    /// Set a variable of --command, with its value from a variable of this command
+    #[arg(long = "env", value_name = "NAME=VARIABLE", requires = "command")]
+    pub(crate) variables: Vec<String>,
     /// Authentication method
     #[arg(long, value_enum, default_value_t = AuthKind::None)]
     pub(crate) auth: AuthKind,

@@ -18,6 +18,11 @@ pub(crate) enum WorkflowsCommand {
         #[command(flatten)]
         render: Render,
     },
+    /// Change a workflow in an editor: that of VISUAL or EDITOR
+    Edit {
+        /// Name of the workflow
+        name: Name,
+    },
     /// Save workflows from files, each in place of the one of its name
     Put(PutWorkflows),
     /// Delete a workflow that no schedule uses

@@ -22,13 +22,14 @@ impl Record for Budget {
     ];
 }
 
-fn path(scope: &BudgetScope) -> String {
+pub(super) fn path(scope: &BudgetScope) -> String {
     format!("v1/budgets/{scope}")
 }
 
 pub(super) async fn execute(context: &Context, command: BudgetsCommand) -> Result<Exit> {
     match command {
         BudgetsCommand::List(render) => context.list::<Budget>(&render, get("v1/budgets")).await,
+        BudgetsCommand::Get { scope, render } => context.one::<Budget>(&render, get(path(&scope))).await,
         BudgetsCommand::Set {
             scope,
             limit,

@@ -160,7 +160,7 @@ fn definition(
     environment: &Environment,
     ask: impl FnOnce() -> Result<String>,
 ) -> Result<Value> {
-    let (kind, allowed) = if args.mcp {
+    let (kind, allowed) = if args.mcp || !args.command.is_empty() {
         (ConnectionType::Mcp, "allowed_tools")
     } else {
         (ConnectionType::Http, "allowed_methods")
@@ -173,7 +173,9 @@ fn definition(
     Ok(given(json!({
         "type": kind,
         "url": args.target,
-        "headers": headers(&args.headers, environment)?,
+        "command": args.command,
+        "env": variables("--env", &args.variables, environment)?,
+        "headers": variables("--header-env", &args.headers, environment)?,
         (allowed): args.allow,
         "description": args.description,
         "auth": auth,
@@ -201,15 +203,16 @@ pub(super) fn variable(environment: &Environment, name: &str) -> Result<String> 
         .ok_or_else(|| Failure::usage(format!("the variable {name} is not set")))
 }
 
-fn headers(pairs: &[String], environment: &Environment) -> Result<Value> {
-    let mut headers = Map::new();
+/// Returns the values of pairs NAME=VARIABLE by their names.
+fn variables(flag: &str, pairs: &[String], environment: &Environment) -> Result<Value> {
+    let mut values = Map::new();
     for pair in pairs {
         let (name, from) = pair
             .split_once('=')
-            .ok_or_else(|| Failure::usage("--header-env takes NAME=VARIABLE"))?;
-        headers.insert(name.to_owned(), variable(environment, from)?.into());
+            .ok_or_else(|| Failure::usage(format!("{flag} takes NAME=VARIABLE")))?;
+        values.insert(name.to_owned(), variable(environment, from)?.into());
     }
-    Ok(headers.into())
+    Ok(values.into())
 }
 
 fn auth_of(

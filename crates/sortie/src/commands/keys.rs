@@ -3,16 +3,16 @@
 use std::path::PathBuf;
 
 use sortie_api::{
-    ErrorCode, Mode, OrganizationInfo,
+    Budget, BudgetScope, ErrorCode, Mode, OrganizationInfo, PutBudget,
     key::{ApiKey, CreateKey, CreatedKey, RotateKey},
     secret::{SELF_HOSTED_KEY, Secret},
 };
 use sortie_engine::{Clock, create_key_offline};
 
-use super::Context;
+use super::{Context, budgets};
 use crate::{
-    args::{Grace, KeysCommand, Reference},
-    client::{Client, delete, get, post_json},
+    args::{Allowance, Grace, KeysCommand, Reference},
+    client::{Client, delete, get, post_json, put},
     connect::{Connection, database_exists},
     data_dir::{DataDir, NodeKey, Owner},
     failure::{Exit, Failure, Result},
@@ -27,6 +27,7 @@ pub(super) async fn execute(context: &Context, command: KeysCommand) -> Result<E
             name,
             role,
             expiry,
+            budget,
             offline,
             database_url,
             render,
@@ -40,8 +41,9 @@ pub(super) async fn execute(context: &Context, command: KeysCommand) -> Result<E
                 let created = create_offline(context, request, database_url.as_deref()).await?;
                 return render.one(&created);
             }
-            let create = post_json("v1/admin/keys", &request);
-            context.one::<CreatedKey>(&render, create).await
+            let create = async |client: &Client| create(client, &request, budget).await;
+            let created = context.call(&render, create).await?;
+            render.one(&created)
         }
         KeysCommand::List(render) => context.list::<ApiKey>(&render, get("v1/admin/keys")).await,
         KeysCommand::Rotate { key, grace, render } => rotate(context, &key, grace, &render).await,
@@ -85,6 +87,35 @@ impl Record for CreatedKey {
             self.role, self.id
         ))
     }
+}
+
+/// Creates a key, with its budget. A key without the budget that it should have is revoked.
+async fn create(client: &Client, request: &CreateKey, budget: Option<Allowance>) -> Result<CreatedKey> {
+    let created: CreatedKey = client.ask(post_json("v1/admin/keys", request)).await?;
+    let Some(Allowance { limit, period }) = budget else {
+        return Ok(created);
+    };
+    let budget = PutBudget {
+        limit_micros: limit,
+        period,
+    };
+    let path = budgets::path(&BudgetScope::Key(created.id));
+    let Err(failure) = client.ask::<Budget>(put(path, &budget)).await else {
+        return Ok(created);
+    };
+    let revoked = client
+        .ask::<()>(delete(format!("v1/admin/keys/{}", created.id)))
+        .await;
+    Err(Failure::new(
+        failure.exit,
+        match revoked {
+            Ok(()) => format!("cannot set the budget, so the key is revoked: {failure}"),
+            Err(error) => format!(
+                "cannot set the budget: {failure}; the key {} exists without it and cannot be revoked: {error}",
+                created.id
+            ),
+        },
+    ))
 }
 
 /// Creates a key in the database of a stopped engine.

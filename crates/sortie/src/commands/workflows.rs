@@ -12,7 +12,7 @@ use crate::{
     client::{Client, delete, get, put},
     failure::{Exit, Failure, Result},
     input,
-    render::{Field, Look, Record, Render, lines, maybe, some, time},
+    render::{Field, Look, Record, Render, lines, maybe, some, time, without_nulls},
     terminal::{self, harmless},
     texts,
 };
@@ -69,6 +69,7 @@ pub(super) async fn execute(context: &Context, command: WorkflowsCommand) -> Res
             context.list::<WorkflowSummary>(&render, get(path)).await
         }
         WorkflowsCommand::Get { name, render } => show(context, &name, &render).await,
+        WorkflowsCommand::Edit { name } => edit(context, &name).await,
         WorkflowsCommand::Put(args) => put_all(context, &args).await,
         WorkflowsCommand::Delete { names } => {
             let delete = async |client: &Client| {
@@ -98,6 +99,64 @@ fn read(record: &RawValue) -> Result<Workflow> {
             plain::json(&error)
         ))
     })
+}
+
+/// Lets the user change a definition as TOML. At a terminal the editor opens again with the reason at the top if the text
+/// cannot be read or the engine refuses it; a text that stays as it is ends the command.
+async fn edit(context: &Context, name: &Name) -> Result<Exit> {
+    let edit = async |client: &Client| {
+        let record: Map<String, Value> = client.ask(get(path(name))).await?;
+        let mut shown = document(&record)?;
+        let mut refusal = None;
+        loop {
+            let edited = edit::edit_with_builder(&shown, edit::Builder::new().suffix(".toml"));
+            let edited = edited.map_err(|error| {
+                Failure::usage(format!(
+                    "cannot start an editor: {}; name one in EDITOR",
+                    plain::io(&error)
+                ))
+            })?;
+            if edited == shown {
+                let unchanged = || Failure::usage(format!("workflow {name} is unchanged"));
+                return Err(refusal.unwrap_or_else(unchanged));
+            }
+            let failure = match save(client, name, &edited).await {
+                Ok(revision) => {
+                    terminal::note(&format!("workflow {name} is saved, revision {revision}"));
+                    return Ok(Exit::Success);
+                }
+                Err(failure) if failure.exit == Exit::Usage && context.terminal.stderr_is_terminal() => {
+                    failure
+                }
+                Err(failure) => return Err(failure),
+            };
+            let text = edited.lines().skip_while(|line| line.starts_with(REFUSED));
+            shown = format!("{REFUSED} {failure}\n{}\n", text.collect::<Vec<_>>().join("\n"));
+            refusal = Some(failure);
+        }
+    };
+    context.call(&Render::default(), edit).await
+}
+
+/// Beginning of the line with which an editor shows why a text was refused.
+const REFUSED: &str = "# refused:";
+
+/// Saves a definition in TOML and returns its revision.
+async fn save(client: &Client, name: &Name, text: &str) -> Result<i64> {
+    let definition: Value = toml(text).map_err(Failure::usage)?.into();
+    let saved: Workflow = client.ask(put(path(name), &definition)).await?;
+    Ok(saved.revision)
+}
+
+/// Returns the definition in a record as TOML.
+fn document(record: &Map<String, Value>) -> Result<String> {
+    let given = ["name"].iter().chain(&GIVEN);
+    let mut definition = record.clone();
+    for field in given {
+        definition.remove(*field);
+    }
+    ::toml::to_string(&without_nulls(definition.into()))
+        .map_err(|error| Failure::internal(format!("cannot write the workflow as TOML: {error}")))
 }
 
 async fn put_all(context: &Context, args: &PutWorkflows) -> Result<Exit> {
