@@ -1,6 +1,6 @@
 //! Typical tasks through the real binary, with a model that makes the mistakes that models make. It reacts to the
-//! results that it gets, so that better tools take fewer turns. The figures of each task have limits, and a table of
-//! `docs/design/MODELS.md` lists them.
+//! results that it gets, so that better tools take fewer turns. The figures of each task have limits, and `figures.txt`
+//! lists them.
 #![cfg(test)]
 
 mod code;
@@ -27,25 +27,21 @@ async fn tasks() -> Result<Vec<Task>> {
 }
 
 #[tokio::test]
-async fn every_task_ends_as_wished_within_its_figures_and_these_are_in_the_documentation() -> Checked {
+async fn every_task_ends_as_wished_within_its_figures_and_these_are_in_the_file() -> Checked {
     let rig = Rig::start(tasks().await?).await?;
     let ended = rig.run().await?;
     let shown = table::rows(&ended);
     println!("{shown}");
     let faults: Vec<String> = ended.iter().flat_map(rig::Ended::faults).collect();
     ensure!(faults.is_empty(), "{}", faults.join("\n"));
-    let documented = std::fs::read_to_string(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/design/MODELS.md"
-    ))?;
-    compare(&documented, &shown)
+    compare(include_str!("figures.txt"), &shown)
 }
 
 fn compare(documented: &str, measured: &str) -> Result<()> {
     let differences = table::differences(documented, measured);
     ensure!(
         differences.is_empty(),
-        "docs/design/MODELS.md is out of step with this table:\n{measured}\n{}",
+        "figures.txt is out of step with this table:\n{measured}\n{}",
         differences.join("\n")
     );
     Ok(())

@@ -1,10 +1,10 @@
-//! The table of the tasks: made from the figures, and compared with the one in the documentation.
+//! The table of the tasks: made from the figures, and compared with `figures.txt`.
 
 use std::fmt::Write as _;
 
 use crate::rig::Ended;
 
-/// Tolerance of a figure in the documentation, in percent of the measured one. Bytes and money depend on the machine:
+/// Tolerance of a figure in `figures.txt`, in percent of the measured one. Bytes and money depend on the machine:
 /// its tools, its paths, the output of its commands.
 const TOLERANCE: f64 = 25.0;
 
@@ -42,7 +42,7 @@ fn dollars(micros: i64) -> String {
     format!("{}.{:02}", cents / 100, cents % 100)
 }
 
-/// Every row that is missing in the documentation, or has other figures there.
+/// Every row that is missing in `figures.txt`, or has other figures there.
 pub(crate) fn differences(documented: &str, measured: &str) -> Vec<String> {
     let of = |text: &str| -> Vec<Vec<String>> {
         let rows = text
@@ -65,7 +65,7 @@ pub(crate) fn differences(documented: &str, measured: &str) -> Vec<String> {
         }
     }
     if documented.len() > measured.len() {
-        differences.push("the documentation has rows of tasks that are not there".to_owned());
+        differences.push("figures.txt has rows of tasks that are not there".to_owned());
     }
     differences
 }
