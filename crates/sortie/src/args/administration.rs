@@ -15,6 +15,10 @@ use crate::render::Render;
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
     /// Create a key and print it, this once
+    #[command(after_help = "\
+Examples:
+  sortie keys create ci
+  sortie keys create intern --budget '$2/month' --expires-in 90d")]
     Create {
         /// Name of the key: its purpose
         name: String,
@@ -38,10 +42,16 @@ pub(crate) enum KeysCommand {
         render: Render,
     },
     /// List the keys, without their secrets
+    #[command(after_help = "\
+Examples:
+  sortie keys list")]
     List(Render),
     /// Give a key a new secret and print it, this once
     ///
     /// The previous secret still works for the grace. Where the data folder holds the key, its file is replaced.
+    #[command(after_help = "\
+Examples:
+  sortie keys rotate ci --grace 1d")]
     Rotate {
         /// Name or ID of the key, or the beginning of its ID
         key: Reference,
@@ -52,6 +62,9 @@ pub(crate) enum KeysCommand {
         render: Render,
     },
     /// Revoke keys
+    #[command(after_help = "\
+Examples:
+  sortie keys revoke ci")]
     Revoke {
         /// Name or ID of a key, or the beginning of its ID
         #[arg(required = true, value_name = "KEY")]
@@ -62,6 +75,9 @@ pub(crate) enum KeysCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodesCommand {
     /// List the nodes with their state and their number of runs
+    #[command(after_help = "\
+Examples:
+  sortie nodes list")]
     List(InstallationArgs),
 }
 
@@ -136,6 +152,9 @@ impl FromStr for Grace {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sortie audit --since 7d --action key.create")]
 pub(crate) struct AuditArgs {
     /// Only this action, as in key.create
     #[arg(long)]
@@ -172,6 +191,9 @@ impl AuditArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sortie usage --by workflow,model --from 2026-11-01")]
 pub(crate) struct UsageArgs {
     /// The first day, in UTC [default: 29 days before the last one]
     #[arg(long, value_name = "DAY")]

@@ -8,6 +8,11 @@ use super::RunRef;
 use crate::render::Render;
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sortie runs artifacts @last
+  sortie runs artifacts @last report.md
+  sortie runs artifacts 01kafs6w1cef --download results")]
 pub(crate) struct ArtifactsArgs {
     /// ID of a run, its beginning, or @last for the newest run
     pub(crate) run: RunRef,

@@ -11,8 +11,14 @@ use crate::render::Render;
 #[derive(Debug, Subcommand)]
 pub(crate) enum BudgetsCommand {
     /// List the budgets with the amounts spent, held and available
+    #[command(after_help = "\
+Examples:
+  sortie budgets list")]
     List(Render),
     /// Show a budget
+    #[command(after_help = "\
+Examples:
+  sortie budgets get organization")]
     Get {
         /// Runs that the budget covers: organization, workflow:NAME, schedule:ID or key:ID
         scope: BudgetScope,
@@ -37,6 +43,9 @@ Examples:
         render: Render,
     },
     /// Delete a budget
+    #[command(after_help = "\
+Examples:
+  sortie budgets delete workflow:nightly-report")]
     Delete {
         /// Runs that the budget covers: organization, workflow:NAME, schedule:ID or key:ID
         scope: BudgetScope,

@@ -11,8 +11,14 @@ use crate::render::Render;
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConnectionsCommand {
     /// List the saved connections
+    #[command(after_help = "\
+Examples:
+  sortie connections list")]
     List(Render),
     /// Show a connection, without its credentials
+    #[command(after_help = "\
+Examples:
+  sortie connections get shop")]
     Get {
         /// Name of the connection
         name: Name,
@@ -22,12 +28,18 @@ pub(crate) enum ConnectionsCommand {
     /// Save a connection, or replace the one of that name whole
     Put(Box<PutArgs>),
     /// Delete a connection and forget its credentials
+    #[command(after_help = "\
+Examples:
+  sortie connections delete shop")]
     Delete {
         /// Name of a connection
         #[arg(required = true, value_name = "NAME")]
         names: Vec<Name>,
     },
     /// Call the server and print the result
+    #[command(after_help = "\
+Examples:
+  sortie connections test shop")]
     Test {
         /// Name of the connection
         name: Name,
@@ -38,6 +50,9 @@ pub(crate) enum ConnectionsCommand {
     ///
     /// Prints the address that a person opens in a browser. The page that the browser comes back to shows a code. At a
     /// terminal the command asks for it; elsewhere `connections confirm` takes it.
+    #[command(after_help = "\
+Examples:
+  sortie connections authorize tracker")]
     Authorize {
         /// Name of the connection
         name: Name,
@@ -45,6 +60,9 @@ pub(crate) enum ConnectionsCommand {
         render: Render,
     },
     /// Confirm an authorization with the code that the browser shows
+    #[command(after_help = "\
+Examples:
+  sortie connections confirm tracker BCDF-GHJK")]
     Confirm {
         /// Name of the connection
         name: Name,
@@ -55,6 +73,9 @@ pub(crate) enum ConnectionsCommand {
         render: Render,
     },
     /// List well-known services
+    #[command(after_help = "\
+Examples:
+  sortie connections catalog")]
     Catalog(Render),
 }
 
@@ -64,6 +85,7 @@ Credentials are never arguments, which others on this machine could read: they
 come from standard input or from environment variables. --file takes every field
 of the API, as JSON or TOML.
 
+Examples:
   sortie connections put crm https://api.example.com/v1 --auth bearer < token
   sortie connections put tracker https://mcp.example.com/mcp --mcp --auth oauth
   sortie connections put notes --env NOTES_KEY=NOTES_KEY --command npx -y notes-mcp

@@ -11,6 +11,9 @@ use crate::render::Render;
 #[derive(Debug, Subcommand)]
 pub(crate) enum FilesCommand {
     /// List the saved files, newest first
+    #[command(after_help = "\
+Examples:
+  sortie files list --all")]
     List {
         #[command(flatten)]
         paging: Paging,
@@ -18,6 +21,9 @@ pub(crate) enum FilesCommand {
         render: Render,
     },
     /// Show the record of a file
+    #[command(after_help = "\
+Examples:
+  sortie files get orders.csv")]
     Get {
         /// Name or ID of the file
         file: FileRef,
@@ -25,7 +31,11 @@ pub(crate) enum FilesCommand {
         render: Render,
     },
     /// Save a file of this machine
+    #[command(after_help = "\
+Examples:
+  sortie files upload examples/orders.csv --name orders-2026.csv")]
     Upload {
+        /// File to save
         path: PathBuf,
         /// Name of the saved file [default: that of the file]
         #[arg(long, value_name = "NAME")]
@@ -34,6 +44,9 @@ pub(crate) enum FilesCommand {
         render: Render,
     },
     /// Fetch the content of a file
+    #[command(after_help = "\
+Examples:
+  sortie files download orders.csv --output - | head -n 3")]
     Download {
         /// Name or ID of the file
         file: FileRef,
@@ -43,14 +56,21 @@ pub(crate) enum FilesCommand {
         output: Option<PathBuf>,
     },
     /// Give a file another name
+    #[command(after_help = "\
+Examples:
+  sortie files rename orders.csv orders-2026.csv")]
     Rename {
         /// Name or ID of the file
         file: FileRef,
+        /// New name
         name: String,
         #[command(flatten)]
         render: Render,
     },
     /// Delete files
+    #[command(after_help = "\
+Examples:
+  sortie files delete orders-2025.csv orders-2026.csv")]
     Delete {
         /// Name or ID of a file
         #[arg(required = true, value_name = "FILE")]

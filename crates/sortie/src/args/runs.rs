@@ -48,6 +48,11 @@ pub(crate) struct WhichRuns {
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunsCommand {
     /// List runs, newest first
+    #[command(after_help = "\
+Examples:
+  sortie runs list --status failed --since 2d
+  sortie runs list --workflow daily-report --fields id,status,cost_micros
+  sortie runs list --watch")]
     List {
         #[command(flatten)]
         which: WhichRuns,
@@ -58,6 +63,10 @@ pub(crate) enum RunsCommand {
         render: Render,
     },
     /// Show runs
+    #[command(after_help = "\
+Examples:
+  sortie runs get @last
+  sortie runs get 01kafs6w1cef --json")]
     Get {
         /// ID of a run, its beginning, or @last for the newest run
         #[arg(required = true, value_name = "RUN")]
@@ -66,6 +75,10 @@ pub(crate) enum RunsCommand {
         render: Render,
     },
     /// Cancel runs; those that have ended stay as they are
+    #[command(after_help = "\
+Examples:
+  sortie runs cancel 01kafs6w1cef
+  sortie runs cancel $(sortie runs list --tag nightly --status queued -q)")]
     Cancel {
         /// ID of a run, its beginning, or @last for the newest run
         #[arg(required = true, value_name = "RUN")]
@@ -76,6 +89,10 @@ pub(crate) enum RunsCommand {
     /// Resume runs after their command was killed, and follow them to their end
     Resume(resume::ResumeArgs),
     /// Print a run's events, and follow it to its end
+    #[command(after_help = "\
+Examples:
+  sortie runs events @last
+  sortie runs events 01kafs6w1cef --json")]
     Events {
         /// ID of a run, its beginning, or @last for the newest run
         run: RunRef,
@@ -90,6 +107,9 @@ pub(crate) enum RunsCommand {
     /// Write a run that has ended as a cassette: JSON lines that replay it offline
     Export(export::ExportArgs),
     /// List the attempts to deliver a run's callback
+    #[command(after_help = "\
+Examples:
+  sortie runs deliveries 01kafs6w1cef")]
     Deliveries {
         /// ID of a run, its beginning, or @last for the newest run
         run: RunRef,
@@ -97,6 +117,9 @@ pub(crate) enum RunsCommand {
         render: Render,
     },
     /// Send a finished run's callback again
+    #[command(after_help = "\
+Examples:
+  sortie runs redeliver 01kafs6w1cef")]
     Redeliver {
         /// ID of a run, its beginning, or @last for the newest run
         run: RunRef,
@@ -106,6 +129,9 @@ pub(crate) enum RunsCommand {
     /// List, print or save the files that a run left under outputs/
     Artifacts(artifacts::ArtifactsArgs),
     /// Print the definition that a run used, as JSON
+    #[command(after_help = "\
+Examples:
+  sortie runs definition @last")]
     Definition {
         /// ID of a run, its beginning, or @last for the newest run
         run: RunRef,

@@ -13,8 +13,14 @@ use crate::render::Render;
 #[derive(Debug, Subcommand)]
 pub(crate) enum SchedulesCommand {
     /// List the schedules, newest first
+    #[command(after_help = "\
+Examples:
+  sortie schedules list")]
     List(Render),
     /// Show a schedule
+    #[command(after_help = "\
+Examples:
+  sortie schedules get 'Morning report'")]
     Get {
         /// Name or ID of the schedule, or the beginning of its ID
         schedule: Reference,
@@ -26,12 +32,18 @@ pub(crate) enum SchedulesCommand {
     /// Change a schedule; fields that are not given stay
     Update(Box<UpdateScheduleArgs>),
     /// Delete schedules with their history; their runs stay
+    #[command(after_help = "\
+Examples:
+  sortie schedules delete 'Morning report'")]
     Delete {
         /// Name or ID of a schedule, or the beginning of its ID
         #[arg(required = true, value_name = "SCHEDULE")]
         schedules: Vec<Reference>,
     },
     /// Start a run of a schedule now
+    #[command(after_help = "\
+Examples:
+  sortie schedules trigger 'Morning report'")]
     Trigger {
         /// Name or ID of the schedule, or the beginning of its ID
         schedule: Reference,
@@ -39,6 +51,9 @@ pub(crate) enum SchedulesCommand {
         render: Render,
     },
     /// Print the next occurrences
+    #[command(after_help = "\
+Examples:
+  sortie schedules next 'Morning report' --count 3")]
     Next {
         /// Name or ID of the schedule, or the beginning of its ID
         schedule: Reference,
@@ -49,6 +64,9 @@ pub(crate) enum SchedulesCommand {
         render: Render,
     },
     /// Print the history of a schedule, the latest occurrence first
+    #[command(after_help = "\
+Examples:
+  sortie schedules fires 'Morning report' --limit 50")]
     Fires {
         /// Name or ID of the schedule, or the beginning of its ID
         schedule: Reference,
@@ -58,6 +76,9 @@ pub(crate) enum SchedulesCommand {
         render: Render,
     },
     /// Disable a schedule, or skip its occurrences until a time
+    #[command(after_help = "\
+Examples:
+  sortie schedules pause 'Morning report' --until 2026-12-24T18:00:00Z")]
     Pause {
         /// Name or ID of the schedule, or the beginning of its ID
         schedule: Reference,
@@ -68,6 +89,9 @@ pub(crate) enum SchedulesCommand {
         render: Render,
     },
     /// Enable a schedule again, from its next occurrence
+    #[command(after_help = "\
+Examples:
+  sortie schedules resume 'Morning report'")]
     Resume {
         /// Name or ID of the schedule, or the beginning of its ID
         schedule: Reference,
@@ -81,6 +105,7 @@ pub(crate) enum SchedulesCommand {
 CRON has five fields: minute, hour, day of month, month and day of week; or it is
 one of @hourly, @daily, @weekly, @monthly, @yearly.
 
+Examples:
   sortie schedules create daily-report '30 7 * * MON-FRI' --timezone Europe/Berlin
   sortie schedules create backup @hourly --overlap skip --input '{\"full\": false}'")]
 pub(crate) struct CreateScheduleArgs {
@@ -98,6 +123,9 @@ pub(crate) struct CreateScheduleArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sortie schedules update 'Morning report' --cron '0 8 * * MON-FRI' --clear callback")]
 pub(crate) struct UpdateScheduleArgs {
     /// Name or ID of the schedule, or the beginning of its ID
     pub(crate) schedule: Reference,

@@ -10,8 +10,15 @@ use crate::render::Render;
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkflowsCommand {
     /// List the saved workflows
+    #[command(after_help = "\
+Examples:
+  sortie workflows list")]
     List(Render),
     /// Show a workflow
+    #[command(after_help = "\
+Examples:
+  sortie workflows get daily-report
+  sortie workflows get daily-report -o toml >daily-report.toml")]
     Get {
         /// Name of the workflow
         name: Name,
@@ -19,6 +26,9 @@ pub(crate) enum WorkflowsCommand {
         render: Render,
     },
     /// Change a workflow in an editor: that of VISUAL or EDITOR
+    #[command(after_help = "\
+Examples:
+  EDITOR=nano sortie workflows edit daily-report")]
     Edit {
         /// Name of the workflow
         name: Name,
@@ -26,6 +36,9 @@ pub(crate) enum WorkflowsCommand {
     /// Save workflows from files, each in place of the one of its name
     Put(PutWorkflows),
     /// Delete a workflow that no schedule uses
+    #[command(after_help = "\
+Examples:
+  sortie workflows delete daily-report weekly-report")]
     Delete {
         /// Name of a workflow
         #[arg(required = true, value_name = "NAME")]
@@ -37,8 +50,9 @@ pub(crate) enum WorkflowsCommand {
 #[command(after_help = "\
 A file has the fields of a run request, as TOML, YAML or JSON by its ending. The
 workflow is named by --name, else by `name` in the file, else as the file. What
-`get --json` prints can be put again.
+`get -o toml` prints can be put again.
 
+Examples:
   sortie workflows put daily-report.toml
   sortie workflows put workflows/*.yaml
   sortie workflows put - --name daily-report < definition.json")]
