@@ -17,6 +17,7 @@ mod doctor;
 mod documentation;
 mod enumeration;
 mod errors;
+mod examples;
 mod export;
 mod files;
 mod hosted;
