@@ -46,6 +46,7 @@ mod schedules;
 mod sharing;
 mod shutdown;
 mod traces;
+mod troubleshooting;
 mod unread;
 mod upgrade;
 mod versions;
