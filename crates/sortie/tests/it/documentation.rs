@@ -45,6 +45,7 @@ pages![
     the_quick_start_of_github_actions_works = "docs/quickstarts/GITHUB-ACTION.md",
     the_quick_start_of_n8n_works = "docs/quickstarts/N8N.md",
     the_page_of_troubleshooting_works = "docs/TROUBLESHOOTING.md",
+    the_page_of_programs_works = "docs/PROGRAMS.md",
     the_page_of_the_api_works = "docs/API.md",
     the_page_of_runs_works = "docs/RUNS.md",
     the_page_of_workflows_works = "docs/WORKFLOWS.md",
@@ -110,29 +111,24 @@ impl Provider {
             address: Some((address, server.base_url())),
             server: Box::new(server),
         };
-        let name = page.strip_prefix(QUICK_STARTS);
-        Ok(Some(match name.unwrap_or(page) {
-            "OPENAI.md" => {
+        Ok(Some(match page {
+            "docs/quickstarts/OPENAI.md" => {
                 let server = ScriptedModel::driven(Box::new(late_orders)).await?;
                 with_key("OPENAI_API_KEY", "OPENAI_BASE_URL", Box::new(server))
             }
-            "GEMINI.md" => {
+            "docs/quickstarts/GEMINI.md" => {
                 let server = ScriptedGemini::driven(Box::new(late_orders)).await?;
                 with_key("GEMINI_API_KEY", "GEMINI_BASE_URL", Box::new(server))
             }
-            "OLLAMA.md" => own(
+            "docs/quickstarts/OLLAMA.md" => own(
                 "http://127.0.0.1:11434/v1",
                 ScriptedModel::driven(Box::new(late_orders)).await?,
             ),
-            "VLLM.md" => own(
+            "docs/quickstarts/VLLM.md" => own(
                 "http://127.0.0.1:8000/v1",
                 ScriptedModel::driven(Box::new(late_orders)).await?,
             ),
-            README | HTTP => {
-                let server = ScriptedAnthropic::driven(Box::new(late_orders)).await?;
-                with_key("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", Box::new(server))
-            }
-            _ if name.is_some() => {
+            _ if page == README || page == HTTP || page.starts_with(QUICK_STARTS) => {
                 let server = ScriptedAnthropic::driven(Box::new(late_orders)).await?;
                 with_key("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", Box::new(server))
             }

@@ -264,7 +264,7 @@ mod extraction {
         assert_eq!(rig.left("invoices.csv")?, expected);
         assert_eq!(rig.model.requests().len(), 50);
         rig.costs_as_documented(name).await?;
-        // A batch that was interrupted reads only what is missing.
+        // After an interruption, only the missing answers are read.
         fs::remove_file(rig.results.path().join("answers/007.json"))?;
         rig.run(name).await?;
         assert_eq!(rig.model.requests().len(), 51);
