@@ -45,6 +45,7 @@ pages![
     the_quick_start_of_github_actions_works = "docs/quickstarts/GITHUB-ACTION.md",
     the_quick_start_of_n8n_works = "docs/quickstarts/N8N.md",
     the_page_of_troubleshooting_works = "docs/TROUBLESHOOTING.md",
+    the_page_of_the_command_line_works = "docs/CLI.md",
     the_page_of_programs_works = "docs/PROGRAMS.md",
     the_page_of_the_api_works = "docs/API.md",
     the_page_of_runs_works = "docs/RUNS.md",
@@ -69,8 +70,8 @@ pages![
 /// Page with commands that read the admin key from the data folder.
 const README: &str = "README.md";
 
-/// Page of the API by curl.
-const HTTP: &str = "docs/HTTP.md";
+/// Other pages with agents that use a language model.
+const WITH_MODEL: [&str; 2] = ["docs/HTTP.md", "docs/CLI.md"];
 
 /// Pages with commands for a node of a hosted deployment.
 const HOSTED: [&str; 4] = [
@@ -128,7 +129,7 @@ impl Provider {
                 "http://127.0.0.1:8000/v1",
                 ScriptedModel::driven(Box::new(late_orders)).await?,
             ),
-            _ if page == README || page == HTTP || page.starts_with(QUICK_STARTS) => {
+            _ if page == README || WITH_MODEL.contains(&page) || page.starts_with(QUICK_STARTS) => {
                 let server = ScriptedAnthropic::driven(Box::new(late_orders)).await?;
                 with_key("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", Box::new(server))
             }
