@@ -90,19 +90,22 @@ const QUICK_STARTS: &str = "docs/quickstarts/";
 /// Quick start with commands for an engine.
 const QUICK_START_WITH_ENGINE: &str = "docs/quickstarts/N8N.md";
 
+/// Scripted model server of any protocol.
+type Server = dyn Deref<Target = ScriptedServer> + Send + Sync;
+
 /// Scripted provider of the language model that the agents of a page use.
 struct Provider {
     /// Environment of the reader, and of the engine.
     environment: Vec<(&'static str, String)>,
     /// Address of the reader's own model server in the page, and that of the scripted one.
     address: Option<(&'static str, String)>,
-    server: Box<dyn Deref<Target = ScriptedServer>>,
+    server: Box<Server>,
 }
 
 impl Provider {
     /// Starts the provider of a page, if its agents use a language model.
     async fn start(page: &str) -> Result<Option<Self>> {
-        let with_key = |key, address, server: Box<dyn Deref<Target = ScriptedServer>>| Self {
+        let with_key = |key, address, server: Box<Server>| Self {
             environment: vec![(key, "scripted".to_owned()), (address, server.base_url())],
             address: None,
             server,

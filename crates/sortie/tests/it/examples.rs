@@ -221,16 +221,16 @@ rm outputs/rows
 tail -n 1 outputs/report.md"#;
 
     pub(super) async fn check(name: &str) -> Checked {
-        let rig = Rig::start(|turn, request| match turn {
-            0 => Turn::calls("shell", json!({"command": WORK})),
-            _ => {
-                let read = newest_result(request);
-                let total = read
-                    .split("Total: ")
-                    .nth(1)
-                    .map(|rest| rest.chars().take_while(|c| !"\\\"".contains(*c)).collect());
-                Turn::says([total.unwrap_or_else(|| read.clone())])
+        let rig = Rig::start(|turn, request| {
+            if turn == 0 {
+                return Turn::calls("shell", json!({"command": WORK}));
             }
+            let read = newest_result(request);
+            let total = read
+                .split("Total: ")
+                .nth(1)
+                .map(|rest| rest.chars().take_while(|c| !"\\\"".contains(*c)).collect());
+            Turn::says([total.unwrap_or_else(|| read.clone())])
         })
         .await?;
         let out = rig.run(name).await?;
@@ -289,19 +289,19 @@ mod mcp_servers {
     use super::*;
 
     pub(super) async fn check(name: &str) -> Checked {
-        let rig = Rig::start(|turn, request| match turn {
-            0 => ["espresso", "filter", "decaf"].iter().fold(
-                Turn::says(["I ask both warehouses."]),
-                |turn, product| {
-                    let arguments = json!({"product": product});
-                    turn.and_calls("berlin__stock", arguments.clone())
-                        .and_calls("porto__stock", arguments)
-                },
-            ),
-            _ => {
-                let read = newest_result(request);
-                Turn::says([format!("140 is there: {} times", read.matches("140").count())])
+        let rig = Rig::start(|turn, request| {
+            if turn == 0 {
+                return ["espresso", "filter", "decaf"].iter().fold(
+                    Turn::says(["I ask both warehouses."]),
+                    |turn, product| {
+                        let arguments = json!({"product": product});
+                        turn.and_calls("berlin__stock", arguments.clone())
+                            .and_calls("porto__stock", arguments)
+                    },
+                );
             }
+            let read = newest_result(request);
+            Turn::says([format!("140 is there: {} times", read.matches("140").count())])
         })
         .await?;
         let out = rig.run(name).await?;
@@ -400,18 +400,18 @@ mod schedule {
     const WORK: &str = "awk -F, 'NR > 1 && $4 > $3 { print $1, $2 }' orders.csv";
 
     pub(super) async fn check(name: &str) -> Checked {
-        let rig = Rig::start(|turn, request| match turn {
-            0 => Turn::calls("shell", json!({"command": WORK})),
-            _ => {
-                let read = newest_result(request);
-                let is_right =
-                    read.contains("1002 Grace") && read.contains("1004 Barbara") && !read.contains("1003");
-                Turn::says([if is_right {
-                    "1004, Barbara: 4 days\n1002, Grace: 2 days"
-                } else {
-                    "none"
-                }])
+        let rig = Rig::start(|turn, request| {
+            if turn == 0 {
+                return Turn::calls("shell", json!({"command": WORK}));
             }
+            let read = newest_result(request);
+            let is_right =
+                read.contains("1002 Grace") && read.contains("1004 Barbara") && !read.contains("1003");
+            Turn::says([if is_right {
+                "1004, Barbara: 4 days\n1002, Grace: 2 days"
+            } else {
+                "none"
+            }])
         })
         .await?;
         let out = rig.run(name).await?;

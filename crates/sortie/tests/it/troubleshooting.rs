@@ -80,13 +80,14 @@ fn messages(source: &str) -> Vec<String> {
     found
 }
 
-fn read_all(folder: &Path, found: &mut Vec<String>) -> Result<()> {
+/// Reads the files of source below a folder.
+fn sources(folder: &Path, found: &mut Vec<String>) -> Checked {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
-            read_all(&entry.path(), found)?;
+            sources(&entry.path(), found)?;
         } else if entry.path().extension().is_some_and(|kind| kind == "rs") {
-            found.extend(messages(&fs::read_to_string(entry.path())?));
+            found.push(fs::read_to_string(entry.path())?);
         }
     }
     Ok(())
@@ -94,8 +95,9 @@ fn read_all(folder: &Path, found: &mut Vec<String>) -> Result<()> {
 
 #[test]
 fn every_message_about_the_surroundings_has_a_paragraph() -> Checked {
-    let mut found = Vec::new();
-    read_all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found)?;
+    let mut files = Vec::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files)?;
+    let found: Vec<String> = files.iter().flat_map(|source| messages(source)).collect();
     ensure!(found.len() > 25, "few messages were found: {found:?}");
     let page = flat(PAGE);
     let missing: Vec<&String> = found
@@ -106,6 +108,39 @@ fn every_message_about_the_surroundings_has_a_paragraph() -> Checked {
         missing.is_empty(),
         "docs/TROUBLESHOOTING.md does not explain: {missing:#?}"
     );
+    Ok(())
+}
+
+/// A message that the page explains and no source has is out of date.
+#[test]
+fn every_explained_message_is_in_the_source() -> Checked {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))? {
+        let folder = entry?.path().join("src");
+        if folder.is_dir() {
+            sources(&folder, &mut files)?;
+        }
+    }
+    // A literal that is broken into lines has a backslash at the end of each.
+    let source = flat(&files.join("\n").replace("\\\n", ""));
+    let (messages, _) = PAGE.split_once("## Exit codes").context("no section")?;
+    let rows = messages
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    let quoted: Vec<&str> = rows.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    ensure!(quoted.len() > 40, "{quoted:?}");
+    for message in quoted {
+        let parts = message.split('…').flat_map(|part| part.split(": "));
+        let longest = parts
+            .map(str::trim)
+            .max_by_key(|part| part.len())
+            .unwrap_or_default();
+        let is_message = longest.contains(' ');
+        ensure!(
+            !is_message || source.contains(longest),
+            "no source has: {longest}"
+        );
+    }
     Ok(())
 }
 
