@@ -4,7 +4,7 @@ use std::{fmt, io, process::ExitCode, time::Duration};
 
 use sortie_api::{RunStatus, plain};
 
-/// Exit codes. The README documents them, so their meaning never changes.
+/// Exit codes. `docs/TROUBLESHOOTING.md` documents them, so their meaning never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// Done; a followed run succeeded.

@@ -162,7 +162,7 @@ impl Following {
             },
             Some(earlier) if now.duration_since(earlier.since) >= PATIENCE => {
                 return Err(Failure::unavailable(format!(
-                    "{broken}; the engine has been away for {} minutes. The run goes on there or waits for it: follow it \
+                    "{broken}; the engine has been away for {} minutes. The run continues there or waits for it: follow it \
                      by `sortie runs events {}`",
                     PATIENCE.as_secs() / 60,
                     self.run

@@ -6,12 +6,15 @@
 
 use std::{
     fmt::Write as _,
+    ops::Deref,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
 
 use sortie_base::LicenseSigner;
-use sortie_testkit::node::DefaultModel;
+use sortie_testkit::{
+    ScriptedAnthropic, ScriptedGemini, ScriptedModel, ScriptedServer, model::Turn, node::DefaultModel,
+};
 use tempfile::TempDir;
 
 use crate::prelude::*;
@@ -32,6 +35,18 @@ macro_rules! pages {
 
 pages![
     the_readme_works = "README.md",
+    the_page_of_curl_works = "docs/HTTP.md",
+    the_quick_start_of_claude_works = "docs/quickstarts/CLAUDE.md",
+    the_quick_start_of_openai_works = "docs/quickstarts/OPENAI.md",
+    the_quick_start_of_gemini_works = "docs/quickstarts/GEMINI.md",
+    the_quick_start_of_ollama_works = "docs/quickstarts/OLLAMA.md",
+    the_quick_start_of_vllm_works = "docs/quickstarts/VLLM.md",
+    the_quick_start_of_cron_works = "docs/quickstarts/CRON.md",
+    the_quick_start_of_github_actions_works = "docs/quickstarts/GITHUB-ACTION.md",
+    the_quick_start_of_n8n_works = "docs/quickstarts/N8N.md",
+    the_page_of_troubleshooting_works = "docs/TROUBLESHOOTING.md",
+    the_page_of_the_command_line_works = "docs/CLI.md",
+    the_page_of_programs_works = "docs/PROGRAMS.md",
     the_page_of_the_api_works = "docs/API.md",
     the_page_of_runs_works = "docs/RUNS.md",
     the_page_of_workflows_works = "docs/WORKFLOWS.md",
@@ -55,6 +70,9 @@ pages![
 /// Page with commands that read the admin key from the data folder.
 const README: &str = "README.md";
 
+/// Other pages with agents that use a language model.
+const WITH_MODEL: [&str; 2] = ["docs/HTTP.md", "docs/CLI.md"];
+
 /// Pages with commands for a node of a hosted deployment.
 const HOSTED: [&str; 4] = [
     "docs/HOSTED.md",
@@ -65,6 +83,82 @@ const HOSTED: [&str; 4] = [
 
 /// Page with commands for a self-hosted engine, next to a hosted deployment that issues licenses.
 const LICENSES: &str = "docs/LICENSES.md";
+
+/// Folder of the quick starts. Their reader has no engine, except on the page below.
+const QUICK_STARTS: &str = "docs/quickstarts/";
+
+/// Quick start with commands for an engine.
+const QUICK_START_WITH_ENGINE: &str = "docs/quickstarts/N8N.md";
+
+/// Scripted model server of any protocol.
+type Server = dyn Deref<Target = ScriptedServer> + Send + Sync;
+
+/// Scripted provider of the language model that the agents of a page use.
+struct Provider {
+    /// Environment of the reader, and of the engine.
+    environment: Vec<(&'static str, String)>,
+    /// Address of the reader's own model server in the page, and that of the scripted one.
+    address: Option<(&'static str, String)>,
+    server: Box<Server>,
+}
+
+impl Provider {
+    /// Starts the provider of a page, if its agents use a language model.
+    async fn start(page: &str) -> Result<Option<Self>> {
+        let with_key = |key, address, server: Box<Server>| Self {
+            environment: vec![(key, "scripted".to_owned()), (address, server.base_url())],
+            address: None,
+            server,
+        };
+        let own = |address, server: ScriptedModel| Self {
+            environment: Vec::new(),
+            address: Some((address, server.base_url())),
+            server: Box::new(server),
+        };
+        Ok(Some(match page {
+            "docs/quickstarts/OPENAI.md" => {
+                let server = ScriptedModel::driven(Box::new(late_orders)).await?;
+                with_key("OPENAI_API_KEY", "OPENAI_BASE_URL", Box::new(server))
+            }
+            "docs/quickstarts/GEMINI.md" => {
+                let server = ScriptedGemini::driven(Box::new(late_orders)).await?;
+                with_key("GEMINI_API_KEY", "GEMINI_BASE_URL", Box::new(server))
+            }
+            "docs/quickstarts/OLLAMA.md" => own(
+                "http://127.0.0.1:11434/v1",
+                ScriptedModel::driven(Box::new(late_orders)).await?,
+            ),
+            "docs/quickstarts/VLLM.md" => own(
+                "http://127.0.0.1:8000/v1",
+                ScriptedModel::driven(Box::new(late_orders)).await?,
+            ),
+            _ if page == README || WITH_MODEL.contains(&page) || page.starts_with(QUICK_STARTS) => {
+                let server = ScriptedAnthropic::driven(Box::new(late_orders)).await?;
+                with_key("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", Box::new(server))
+            }
+            _ => return Ok(None),
+        }))
+    }
+}
+
+/// Plays the model: reads the file of the run with a command, and answers with what the command has found.
+fn late_orders(request: &Value) -> Turn {
+    let seen = request.to_string();
+    if seen.contains("1002,Grace,2026-11-03,2026-11-05") {
+        Turn::says(["Order 1004 is 4 days late, order 1002 is 2 days late."])
+    } else if seen.contains("1002,2026-11-03,2026-11-05") {
+        Turn::says(["Order 1002 is 2 days late."])
+    } else if seen.contains("change.diff") {
+        Turn::calls("shell", json!({"command": "cat change.diff"}))
+    } else if seen.contains("orders.csv") {
+        Turn::calls(
+            "shell",
+            json!({"command": "awk -F, 'NR > 1 && $NF > $(NF - 1)' orders.csv"}),
+        )
+    } else {
+        Turn::says(["There is no file."])
+    }
+}
 
 /// Nodes that the commands of a page reach.
 struct Nodes {
@@ -77,11 +171,14 @@ struct Nodes {
 }
 
 impl Nodes {
-    async fn start(page: &str) -> Result<Self> {
-        let options = NodeOptions {
+    async fn start(page: &str, provider: Option<&Provider>) -> Result<Self> {
+        let mut options = NodeOptions {
             default_model: DefaultModel::Unset,
             ..NodeOptions::default().env("SORTIE_SANDBOX_MINIMUM", "landlock")
         };
+        for (name, value) in provider.iter().flat_map(|provider| &provider.environment) {
+            options = options.env(name, value);
+        }
         if page == LICENSES {
             let seed = "5c".repeat(32);
             let signer: LicenseSigner = seed.parse()?;
@@ -269,11 +366,16 @@ fn check(page: &str, blocks: &[Block], output: &Output) -> Checked {
 
 /// Runs a page against a fresh node, in a folder with the files that a reader has after a fresh clone.
 async fn works(page: &str) -> Checked {
-    let text = std::fs::read_to_string(root().join(page)).with_context(|| page.to_owned())?;
+    let mut text = std::fs::read_to_string(root().join(page)).with_context(|| page.to_owned())?;
+    let provider = Provider::start(page).await?;
+    if let Some((readers, scripted)) = provider.as_ref().and_then(|provider| provider.address.as_ref()) {
+        ensure!(text.contains(readers), "{page} does not have {readers}");
+        text = text.replace(readers, scripted);
+    }
     let blocks = commands(page, &text)?;
     ensure!(!blocks.is_empty(), "{page} has no block to run");
     let script = script(page, &blocks)?;
-    let nodes = Nodes::start(page).await?;
+    let nodes = Nodes::start(page, provider.as_ref()).await?;
     let folder = TempDir::new()?;
     std::os::unix::fs::symlink(
         root().join("examples").canonicalize()?,
@@ -290,20 +392,44 @@ async fn works(page: &str) -> Checked {
         .env_clear()
         .env("PATH", path)
         .env("HOME", folder.path());
-    nodes.name_to(&mut shell)?;
+    if page.starts_with(QUICK_STARTS) && page != QUICK_START_WITH_ENGINE {
+        shell.env("SORTIE_SANDBOX_MINIMUM", "landlock");
+    } else {
+        nodes.name_to(&mut shell)?;
+    }
+    shell.envs(provider.iter().flat_map(|provider| provider.environment.clone()));
     if page == README {
         // The reader of this page has the key only in the data folder.
         shell.env_remove("SORTIE_API_KEY");
         std::os::unix::fs::symlink(nodes.engine.data_dir(), folder.path().join("data"))?;
     }
-    check(page, &blocks, &shell.output()?)
+    // The provider and the peers of a page answer while its commands run.
+    let output = tokio::task::spawn_blocking(move || shell.output()).await??;
+    check(page, &blocks, &output)?;
+    if let Some(provider) = provider {
+        let out = String::from_utf8_lossy(&output.stdout);
+        ensure!(
+            out.contains("rder 1002 is 2 days late"),
+            "{page}: no agent has answered\n{out}"
+        );
+        ensure!(!provider.server.requests().is_empty(), "{page}");
+    }
+    Ok(())
 }
 
 /// Returns the name and the text of each page for users.
 fn pages() -> Result<Vec<(String, String)>> {
     let mut paths = vec![root().join(README)];
-    for entry in std::fs::read_dir(root().join("docs"))? {
-        paths.push(entry?.path());
+    for folder in ["docs", QUICK_STARTS] {
+        for entry in std::fs::read_dir(root().join(folder))? {
+            paths.push(entry?.path());
+        }
+    }
+    for entry in std::fs::read_dir(root().join("examples"))? {
+        let page = entry?.path().join(README);
+        if page.is_file() {
+            paths.push(page);
+        }
     }
     paths.retain(|path| path.extension().is_some_and(|kind| kind == "md"));
     let read = |path: PathBuf| {

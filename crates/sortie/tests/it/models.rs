@@ -120,3 +120,34 @@ async fn the_catalog_needs_no_key_and_holds_the_offline_model() -> Checked {
     }
     Ok(())
 }
+
+/// `docs/COSTS.md#choose-a-model`: its prices are those of the catalog.
+#[tokio::test]
+async fn the_page_of_costs_has_the_prices_of_the_catalog() -> Checked {
+    const PAGE: &str = include_str!("../../../../docs/COSTS.md");
+    let options = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"]
+        .into_iter()
+        .fold(NodeOptions::default(), |options, key| options.env(key, "sk-x"));
+    let (_node, client) = started_with(Database::Sqlite, options).await?;
+    let catalog = client.get("/v1/models").json(200).await?;
+    let models = catalog["models"].as_array().context("no models")?;
+    let rows: Vec<Vec<&str>> = PAGE
+        .lines()
+        .filter(|line| line.starts_with("| `") && line.contains("| $"))
+        .map(|line| line.split('|').map(str::trim).collect())
+        .collect();
+    ensure!(rows.len() > 6, "{rows:?}");
+    for row in rows {
+        let id = row[1].trim_matches('`');
+        let model = models.iter().find(|model| model["id"] == id);
+        let prices = &model.with_context(|| format!("no model {id}"))?["prices"];
+        for (price, shown) in [("input", row[2]), ("output", row[3]), ("cache_read", row[4])] {
+            let micros = prices[format!("{price}_micros_per_mtok")]
+                .as_u64()
+                .with_context(|| prices.to_string())?;
+            let dollars = format!("${}.{:02}", micros / 1_000_000, micros % 1_000_000 / 10_000);
+            assert_eq!(shown, dollars, "{price} of {id}");
+        }
+    }
+    Ok(())
+}
