@@ -219,17 +219,16 @@ impl Client {
     ) -> Result<Listed<T>> {
         let (mut items, mut cursor) = (Vec::new(), String::new());
         loop {
-            let mut query = filters.to_vec();
-            if let Some(limit) = limit {
-                let left = limit.saturating_sub(u32::try_from(items.len()).unwrap_or(u32::MAX));
-                if left == 0 {
-                    return Ok(Listed {
-                        items,
-                        has_more: true,
-                    });
-                }
-                query.push(("limit", left.min(limits::PAGE).to_string()));
+            let read = u32::try_from(items.len()).unwrap_or(u32::MAX);
+            let left = limit.map_or(u32::MAX, |limit| limit.saturating_sub(read));
+            if left == 0 {
+                return Ok(Listed {
+                    items,
+                    has_more: true,
+                });
             }
+            let mut query = filters.to_vec();
+            query.push(("limit", left.min(limits::PAGE).to_string()));
             if !cursor.is_empty() {
                 query.push(("cursor", cursor));
             }

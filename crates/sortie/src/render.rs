@@ -61,7 +61,7 @@ pub(crate) trait Record: Serialize + Sized + 'static {
 #[command(next_help_heading = "Output")]
 pub(crate) struct Render {
     /// Form of the output
-    #[arg(short, long = "output", value_enum, value_name = "FORM", default_value_t)]
+    #[arg(short = 'o', long = "output", value_enum, value_name = "FORM", default_value_t)]
     form: Form,
     /// Print JSON, as `-o json` does
     #[arg(long, conflicts_with = "form")]

@@ -2,6 +2,7 @@
 
 mod console;
 mod interrupts;
+mod lists;
 mod watch;
 
 use std::{
@@ -289,7 +290,7 @@ async fn budgets_are_set_listed_and_deleted() -> Checked {
             "budgets",
             "set",
             "workflow:report",
-            "5000000",
+            "$5",
             "--period",
             "month",
             "--json",
@@ -297,7 +298,7 @@ async fn budgets_are_set_listed_and_deleted() -> Checked {
     )?;
     assert_has!(set, {"period": "month", "available_micros": 5_000_000});
     exits(
-        node.sortie(&["budgets", "set", "organization", "10", "--period", "day"]),
+        node.sortie(&["budgets", "set", "organization", "$0.00001", "--period", "day"]),
         0,
     )?;
     let listed = said(&node, &["budgets", "list"])?;
@@ -308,7 +309,7 @@ async fn budgets_are_set_listed_and_deleted() -> Checked {
     exits(node.sortie(&["run", "x", "--no-shell"]), 0)?;
     exits(node.sortie(&["budgets", "delete", "organization"]), 64)?;
     exits(
-        node.sortie(&["budgets", "set", "team:x", "1", "--period", "day"]),
+        node.sortie(&["budgets", "set", "team:x", "$1", "--period", "day"]),
         64,
     )?;
     Ok(())
