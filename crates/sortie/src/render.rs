@@ -61,7 +61,13 @@ pub(crate) trait Record: Serialize + Sized + 'static {
 #[command(next_help_heading = "Output")]
 pub(crate) struct Render {
     /// Form of the output
-    #[arg(short = 'o', long = "output", value_enum, value_name = "FORM", default_value_t)]
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_enum,
+        value_name = "FORM",
+        default_value_t
+    )]
     form: Form,
     /// Print JSON, as `-o json` does
     #[arg(long, conflicts_with = "form")]
@@ -112,10 +118,7 @@ impl Render {
     pub(crate) fn listed<T: Record>(&self, listed: &Listed<T>) -> Result<Exit> {
         let exit = self.list(&listed.items)?;
         if listed.has_more && self.is_for_people() {
-            terminal::note(&format!(
-                "the first {} are shown; --all lists every one",
-                listed.items.len()
-            ));
+            terminal::note(&format!("{} shown; --all lists every one", listed.items.len()));
         }
         Ok(exit)
     }

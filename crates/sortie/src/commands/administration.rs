@@ -18,9 +18,12 @@ impl Record for AuditEntry {
         ("AT", |entry| time(entry.at)),
         ("ACTION", |entry| some(&entry.action)),
         ("TARGET", |entry| some(&entry.target)),
+    ];
+    const MORE: &'static [Field<Self>] = &[
         ("AUTHOR", author),
         ("ADDRESS", |entry| maybe(entry.address.as_ref())),
     ];
+    const CUT: &'static [&'static str] = &["TARGET"];
 }
 
 /// Returns the id of an author, or its kind if it has no id.

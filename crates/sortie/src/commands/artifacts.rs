@@ -26,8 +26,9 @@ impl Record for Artifact {
         ("PATH", |artifact| some(&artifact.path)),
         ("SIZE", |artifact| some(artifact.size)),
         ("TYPE", |artifact| some(&artifact.content_type)),
-        ("SHA256", |artifact| some(artifact.sha256)),
     ];
+    const MORE: &'static [Field<Self>] = &[("SHA256", |artifact| some(artifact.sha256))];
+    const CUT: &'static [&'static str] = &["PATH", "TYPE"];
 }
 
 pub(super) async fn artifacts(context: &Context, args: &ArtifactsArgs) -> Result<Exit> {

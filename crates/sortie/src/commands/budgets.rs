@@ -16,10 +16,13 @@ impl Record for Budget {
         ("PERIOD", |budget| some(budget.period)),
         ("LIMIT", |budget| some(budget.limit_micros)),
         ("SPENT", |budget| some(budget.spent_micros)),
-        ("HELD", |budget| some(budget.held_micros)),
         ("LEFT", |budget| some(budget.available_micros)),
+    ];
+    const MORE: &'static [Field<Self>] = &[
+        ("HELD", |budget| some(budget.held_micros)),
         ("RESETS", |budget| time(budget.resets_at)),
     ];
+    const CUT: &'static [&'static str] = &["SCOPE"];
 }
 
 pub(super) fn path(scope: &BudgetScope) -> String {

@@ -73,6 +73,7 @@ impl Record for Connection {
         ("STATUS", |connection| some(connection.status)),
         ("LEADS TO", |connection| some(leads_to(connection))),
     ];
+    const CUT: &'static [&'static str] = &["LEADS TO"];
     const LINES: &'static [Field<Self>] = &[
         ("connection", |connection| some(&connection.name)),
         ("type", |connection| some(connection.kind)),
@@ -111,6 +112,7 @@ impl Record for KnownService {
         ("AUTH", |service| some(service.auth.kind)),
         ("LEADS TO", |service| some(&service.url)),
     ];
+    const CUT: &'static [&'static str] = &["LEADS TO"];
 }
 
 async fn save(context: &Context, args: &PutArgs) -> Result<Exit> {

@@ -19,6 +19,7 @@ impl Record for DeliveryAttempt {
         ("NEXT", |attempt| maybe_time(attempt.next_at)),
         ("ERROR", |attempt| maybe(attempt.error.as_ref())),
     ];
+    const CUT: &'static [&'static str] = &["ERROR"];
 }
 
 fn path(run: RunId) -> String {

@@ -68,8 +68,9 @@ impl Record for ApiKey {
         ("EXPIRES", |key| {
             maybe_time(key.expires_at).or_else(|| some("never"))
         }),
-        ("CREATED", |key| time(key.created_at)),
     ];
+    const MORE: &'static [Field<Self>] = &[("CREATED", |key| time(key.created_at))];
+    const CUT: &'static [&'static str] = &["NAME"];
 }
 
 impl Record for CreatedKey {

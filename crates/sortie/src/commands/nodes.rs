@@ -16,10 +16,13 @@ impl Record for Node {
         ("STATE", |node| some(node.state.as_str())),
         ("RUNS", |node| some(node.runs_at_work)),
         ("VERSION", |node| maybe(node.version.as_ref())),
+    ];
+    const MORE: &'static [Field<Self>] = &[
         ("STARTED", |node| time(node.started_at)),
         ("LEASE UNTIL", |node| time(node.lease_until)),
         ("ADDRESS", |node| maybe(node.address.as_ref())),
     ];
+    const CUT: &'static [&'static str] = &["NODE", "ADDRESS"];
 }
 
 pub(super) async fn execute(context: &Context, command: NodesCommand) -> Result<Exit> {

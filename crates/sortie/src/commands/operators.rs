@@ -30,6 +30,8 @@ impl Record for OperatedOrganization {
     const COLUMNS: &'static [Field<Self>] = &[
         ("ORGANIZATION", |organization| id(organization.id)),
         ("MEMBERS", |organization| some(organization.members)),
+    ];
+    const MORE: &'static [Field<Self>] = &[
         ("STORED", |organization| some(organization.stored_bytes)),
         ("OWNER", |organization| {
             maybe(organization.owner.as_ref().map(|owner| &owner.email))
@@ -37,6 +39,7 @@ impl Record for OperatedOrganization {
         ("SUSPENDED", suspension),
         ("NAME", |organization| some(&organization.name)),
     ];
+    const CUT: &'static [&'static str] = &["OWNER", "SUSPENDED", "NAME"];
 }
 
 fn suspension(organization: &OperatedOrganization) -> Option<Cell> {
@@ -55,10 +58,13 @@ impl Record for OperatedUser {
         ("VERIFIED", |user| {
             some(if user.email_verified { "yes" } else { "no" })
         }),
+    ];
+    const MORE: &'static [Field<Self>] = &[
         ("DISABLED", |user| maybe_time(user.disabled_at)),
         ("EMAIL", |user| some(&user.email)),
         ("NAME", |user| some(&user.name)),
     ];
+    const CUT: &'static [&'static str] = &["EMAIL", "NAME"];
 }
 
 impl Record for ResetLink {

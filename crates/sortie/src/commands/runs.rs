@@ -47,8 +47,8 @@ impl Record for Run {
     const MORE: &'static [Field<Self>] = &[
         ("COST", |run| some(run.cost_micros)),
         ("SECONDS", seconds),
-        ("WORKFLOW", |run| maybe(run.workflow.as_ref())),
         ("WHY", |run| maybe(run.error.as_ref()?.lines().next())),
+        ("WORKFLOW", |run| maybe(run.workflow.as_ref())),
         ("MODEL", |run| maybe(run.model.as_ref())),
         ("TAGS", tags),
     ];

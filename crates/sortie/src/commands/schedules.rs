@@ -29,10 +29,13 @@ impl Record for Schedule {
         ("NEXT RUN", |schedule| {
             maybe_time(schedule.next_run_at).or_else(|| some("off"))
         }),
-        ("CRON", |schedule| some(&schedule.cron)),
-        ("ZONE", |schedule| some(&schedule.timezone)),
         ("NAME", |schedule| maybe(schedule.name.as_ref())),
     ];
+    const MORE: &'static [Field<Self>] = &[
+        ("CRON", |schedule| some(&schedule.cron)),
+        ("ZONE", |schedule| some(&schedule.timezone)),
+    ];
+    const CUT: &'static [&'static str] = &["WORKFLOW", "NAME"];
     const LINES: &'static [Field<Self>] = &[
         ("schedule", |schedule| id(schedule.id)),
         ("name", |schedule| maybe(schedule.name.as_ref())),
@@ -81,15 +84,16 @@ impl Record for Fire {
         }),
         ("OUTCOME", |fire| some(fire.outcome.as_str())),
         ("RUN", |fire| fire.run_id.and_then(id)),
-        ("WHY", |fire| {
-            match (&fire.reason, fire.instants, fire.last_instant) {
-                (Some(reason), Some(instants), Some(last)) => {
-                    some(format!("{reason} ({instants} occurrences to {last})"))
-                }
-                (reason, _, _) => maybe(reason.as_ref()),
-            }
-        }),
     ];
+    const MORE: &'static [Field<Self>] = &[("WHY", |fire| {
+        match (&fire.reason, fire.instants, fire.last_instant) {
+            (Some(reason), Some(instants), Some(last)) => {
+                some(format!("{reason} ({instants} occurrences to {last})"))
+            }
+            (reason, _, _) => maybe(reason.as_ref()),
+        }
+    })];
+    const CUT: &'static [&'static str] = &["WHY"];
 }
 
 pub(super) async fn execute(context: &Context, command: SchedulesCommand) -> Result<Exit> {

@@ -41,6 +41,7 @@ impl Record for WorkflowSummary {
             maybe(workflow.description.as_ref()?.lines().next())
         }),
     ];
+    const CUT: &'static [&'static str] = &["WHAT IT DOES"];
 }
 
 impl Record for Workflow {

@@ -11,38 +11,34 @@ const CUT_WIDTH: u16 = 30;
 /// Blanks between two columns.
 const GAP: u16 = 2;
 
-/// Returns a table of records with a heading for each column. At a terminal it has as many of the further columns as fit.
+/// Returns a table of records with a heading for each column. At a terminal it has as many of the further columns as fit,
+/// without those that are empty.
 pub(crate) fn table<T: Record>(records: &[T], look: &Look) -> String {
-    let mut columns: Vec<&Field<T>> = T::COLUMNS.iter().chain(T::MORE).collect();
-    if let Some(width) = look.fits() {
-        columns.truncate(fitting(records, &columns, look, width));
-    }
-    let headings: Vec<&str> = columns.iter().map(|(heading, _)| *heading).collect();
-    let rows = records
-        .iter()
-        .map(|record| columns.iter().map(|(_, cell)| cell(record)).collect());
-    let mut table = filled(headings.iter().map(|heading| (*heading).to_owned()), rows, look);
+    let columns: Vec<&Field<T>> = match look.fits() {
+        Some(width) => fitting(records, look, width),
+        None => T::COLUMNS.iter().chain(T::MORE).collect(),
+    };
+    let headings = columns.iter().map(|(heading, _)| (*heading).to_owned());
+    let row = |record| columns.iter().map(|(_, cell)| cell(record)).collect();
+    let mut table = filled(headings, records.iter().map(row), look);
     if let Some(width) = look.fits() {
         // One more, because the blank before the first column is removed.
         table.set_width(width.saturating_add(1));
         table.set_content_arrangement(ContentArrangement::Dynamic);
-        let constraints = headings.iter().map(|heading| {
+        table.set_constraints(columns.iter().map(|(heading, _)| {
             if T::CUT.contains(heading) {
                 ColumnConstraint::LowerBoundary(Width::Fixed(GAP + 8))
             } else {
                 ColumnConstraint::ContentWidth
             }
-        });
-        table.set_constraints(constraints.collect::<Vec<_>>());
+        }));
     }
     lines(&table)
 }
 
-/// Returns the number of columns that fit the width: at least those that each table of these records has.
-fn fitting<T: Record>(records: &[T], columns: &[&Field<T>], look: &Look, width: u16) -> usize {
-    let mut used = 0_u16;
-    let mut count = 0;
-    for (heading, cell) in columns {
+/// Returns the columns that each table of these records has, and the first of the further ones that fit the width.
+fn fitting<T: Record>(records: &[T], look: &Look, width: u16) -> Vec<&'static Field<T>> {
+    let width_of = |(heading, cell): &Field<T>| {
         let rows = records.iter().map(|record| vec![cell(record)]);
         let one = filled([(*heading).to_owned()], rows, look);
         let content = one
@@ -50,18 +46,24 @@ fn fitting<T: Record>(records: &[T], columns: &[&Field<T>], look: &Look, width: 
             .first()
             .copied()
             .unwrap_or_default();
-        let kept = if T::CUT.contains(heading) {
-            content.min(CUT_WIDTH)
+        let most = if T::CUT.contains(heading) {
+            CUT_WIDTH
         } else {
-            content
+            u16::MAX
         };
-        used = used.saturating_add(kept).saturating_add(GAP);
-        if count >= T::COLUMNS.len() && used > width {
+        content.min(most).saturating_add(GAP)
+    };
+    let mut columns: Vec<&Field<T>> = T::COLUMNS.iter().collect();
+    let mut used = T::COLUMNS.iter().map(width_of).fold(0, u16::saturating_add);
+    let has_content = |(_, cell): &&Field<T>| records.iter().any(|record| cell(record).is_some());
+    for column in T::MORE.iter().filter(has_content) {
+        used = used.saturating_add(width_of(column));
+        if used > width {
             break;
         }
-        count += 1;
+        columns.push(column);
     }
-    count
+    columns
 }
 
 /// Returns a table of figures, with all columns.
@@ -115,4 +117,76 @@ fn lines(table: &Table) -> String {
             trimmed.strip_prefix(' ').unwrap_or(trimmed).to_owned() + "\n"
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::tz::TimeZone;
+    use proptest::prelude::*;
+    use serde::Serialize;
+    use sortie_api::Timestamp;
+
+    use super::*;
+    use crate::render::{id, maybe, some};
+
+    #[derive(Clone, Debug, Serialize)]
+    struct Thing {
+        id: &'static str,
+        title: String,
+        note: Option<String>,
+    }
+
+    impl Record for Thing {
+        const COLUMNS: &'static [Field<Self>] = &[
+            ("THING", |thing| id(thing.id)),
+            ("TITLE", |thing| some(&thing.title)),
+        ];
+        const MORE: &'static [Field<Self>] = &[
+            ("NOTE", |thing| maybe(thing.note.as_ref())),
+            ("ID", |thing| some(thing.id)),
+        ];
+        const CUT: &'static [&'static str] = &["TITLE"];
+    }
+
+    fn thing(title: &str, note: Option<&str>) -> Thing {
+        Thing {
+            id: "thing_01kafs6w1cefkstv6qr1ptb0mp",
+            title: title.to_owned(),
+            note: note.map(str::to_owned),
+        }
+    }
+
+    fn at(width: u16) -> Look {
+        Look::terminal(width, Timestamp::from_micros(0), TimeZone::UTC)
+    }
+
+    #[test]
+    fn further_columns_are_shown_as_far_as_they_fit_and_have_content() {
+        let headings = |things: &[Thing], width| {
+            let text = table(things, &at(width));
+            text.lines()
+                .next()
+                .unwrap_or_default()
+                .split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        let things = [thing("short", Some("a note"))];
+        assert_eq!(headings(&things, 24), ["THING", "TITLE"]);
+        assert_eq!(headings(&things, 40), ["THING", "TITLE", "NOTE"]);
+        assert_eq!(headings(&things, 80), ["THING", "TITLE", "NOTE", "ID"]);
+        assert_eq!(headings(&[thing("short", None)], 80), ["THING", "TITLE", "ID"]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_record_has_one_line_within_the_width(title in "\\PC{0,80}|[a-z ]{0,120}", width in 30_u16..200) {
+            let text = table(&[thing(&title, None)], &at(width));
+            prop_assert_eq!(text.lines().count(), 2, "{}", text);
+            for line in text.lines() {
+                let cells = comfy_table::Table::new().set_header([line]).column_max_content_widths();
+                prop_assert!(cells.first().is_none_or(|cells| *cells <= width), "{}", text);
+            }
+        }
+    }
 }
