@@ -164,7 +164,7 @@ pub const LICENSE_DEPLOYMENTS: i64 = 1_000;
 pub const LICENSE_DAYS: u64 = 365;
 /// Days that usage is asked for at once.
 pub const USAGE_DAYS: i64 = 366;
-/// Days that usage is told for when none are named.
+/// Days of usage in an answer if the request names none.
 pub const USAGE_DAYS_DEFAULT: i64 = 30;
 /// Rows of one answer about usage.
 pub const USAGE_ROWS: u32 = 10_000;

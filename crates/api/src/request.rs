@@ -21,7 +21,7 @@ objects!(RunRequest RunFile RunConnection Callback);
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct RunRequest {
-    /// The task. Required unless `workflow` is set, whose saved prompt it then replaces. At most 128 KiB.
+    /// The task. Required unless `workflow` is set. Replaces the saved prompt of the workflow. At most 128 KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(
         nullable = false,
@@ -132,7 +132,7 @@ pub struct RunRequest {
     )]
     #[schema(nullable = false, value_type = Option<BTreeMap<String, String>>, example = json!({"customer": "c-1042"}))]
     pub metadata: Option<Metadata>,
-    /// ID of the run that this one repeats. It is only kept and shown: send the definition of that run as well.
+    /// ID of the run that this one repeats. The engine only stores and returns it: also send the definition of that run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub replay_of: Option<RunId>,
@@ -142,7 +142,7 @@ pub struct RunRequest {
     pub callback: Option<Callback>,
 }
 
-/// `input` may be any JSON. An empty schema, because generators of clients stumble over the boolean one.
+/// `input` may be any JSON. An empty schema, because client generators fail on the boolean one.
 fn any_json() -> utoipa::openapi::schema::Object {
     utoipa::openapi::ObjectBuilder::new()
         .schema_type(utoipa::openapi::schema::SchemaType::AnyValue)
@@ -200,7 +200,7 @@ pub struct RunConnection {
     )]
     #[schema(nullable = false, value_type = Option<BTreeMap<String, String>>)]
     pub headers: Option<BTreeMap<String, Credential>>,
-    /// The only HTTP methods the agent may use; beside `ref`, of those the saved connection allows.
+    /// The only HTTP methods the agent may use; with `ref`, a subset of those that the saved connection allows.
     #[serde(
         default,
         deserialize_with = "list::<_, _, { limits::ALLOWED_METHODS }>",
@@ -208,7 +208,7 @@ pub struct RunConnection {
     )]
     #[schema(nullable = false)]
     pub allowed_methods: Option<Vec<String>>,
-    /// The only MCP tools the agent may use; beside `ref`, of those the saved connection allows.
+    /// The only MCP tools the agent may use; with `ref`, a subset of those that the saved connection allows.
     #[serde(
         default,
         deserialize_with = "list::<_, _, { limits::ALLOWED_TOOLS }>",

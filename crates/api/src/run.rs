@@ -113,7 +113,7 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub usage: Option<RunUsage>,
-    /// Files that the run left under `outputs/`, by path; absent where there are none.
+    /// Files that the run left under `outputs/`, by path; absent without any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(nullable = false)]
     pub artifacts: Vec<Artifact>,
@@ -200,6 +200,6 @@ pub struct CancelledRuns {
 pub struct RunDefinition {
     /// The resolved request: defaults filled in, workflow name and callback removed.
     pub request: RunRequest,
-    /// Inline connections whose credentials were not kept.
+    /// Inline connections with credentials that were not stored.
     pub requires_credentials: Vec<String>,
 }

@@ -24,7 +24,7 @@ pub struct Workflow {
     /// Name of the workflow, unique in the organization.
     #[schema(example = "daily-report")]
     pub name: String,
-    /// Definition that runs start from: its fields stand beside the others.
+    /// Definition that runs start from. Its fields are fields of this object.
     #[serde(flatten)]
     #[schema(ignore)]
     pub definition: RunRequest,

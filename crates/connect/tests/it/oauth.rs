@@ -492,8 +492,8 @@ async fn a_registration_that_brings_a_secret_is_used_with_it() {
 #[tokio::test]
 async fn a_token_answer_that_is_none_is_refused() {
     for (status, document, why) in rows! {
-        200, json!({}), "gives no access token";
-        200, json!({"access_token": ""}), "gives no access token";
+        200, json!({}), "returned no access token";
+        200, json!({"access_token": ""}), "returned no access token";
         200, json!({"access_token": "a", "token_type": "mac"}), "no bearer token";
         200, json!({"error": "bad_verification_code"}), "says bad_verification_code";
         200, json!("access_token=a&token_type=bearer"), "without a JSON object";

@@ -88,7 +88,7 @@ fn oauths() -> Vec<Case> {
         "auth.token_url: required", auth(&half);
         "auth.client_id: required", auth(&nobody);
         "auth.client_id: required", auth(&json!({"type": "oauth", "client_secret": "x"}));
-        "auth.client_id: required beside issuer", auth(&json!({"type": "oauth", "issuer": "https://a.example"}));
+        "auth.client_id: required together with issuer", auth(&json!({"type": "oauth", "issuer": "https://a.example"}));
         "auth.issuer: is not for type none", auth(&json!({"type": "none", "issuer": "https://a.example"}));
         "auth.issuer: must be http or https",
             auth(&json!({"type": "oauth", "client_id": "c", "issuer": "ftp://a.example"}));

@@ -185,7 +185,7 @@ fn what_is_there_twice_and_an_unknown_default_are_refused() {
     ];
     assert!(
         refusal(&settings(twice, vec![]))
-            .contains("provider \"acme\": every provider must have a name of its own")
+            .contains("provider \"acme\": the name of a provider must be unique")
     );
     let unknown = Settings {
         default_model: Some("gpt-2".to_owned()),
@@ -193,7 +193,7 @@ fn what_is_there_twice_and_an_unknown_default_are_refused() {
     };
     assert_eq!(
         refusal(&unknown),
-        "default_model: \"gpt-2\" is none of the usable models: llama, runbook"
+        "default_model: \"gpt-2\" must be one of the usable models: llama, runbook"
     );
 }
 

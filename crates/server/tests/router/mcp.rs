@@ -237,10 +237,7 @@ async fn a_call_starts_a_run_of_the_workflow_with_its_input() {
         "input: required by input_schema"
     );
     let unknown = mcp.error("tools/call", json!({"name": "theirs"})).await;
-    assert_eq!(
-        unknown,
-        json!({"code": -32_602, "message": "there is no such tool"})
-    );
+    assert_eq!(unknown, json!({"code": -32_602, "message": "no such tool"}));
     assert_eq!(
         rig.member.list("").await.unwrap().len(),
         4,

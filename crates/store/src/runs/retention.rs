@@ -159,7 +159,7 @@ impl Store {
             match self.db.write(move |tx| delete(tx, expiry, &ids)).await {
                 Ok(deleted) => runs += deleted,
                 Err(error) if error.is_of_data() => {
-                    tracing::error!(run, %error, "cannot delete an expired run; the others go on");
+                    tracing::error!(run, %error, "cannot delete an expired run; continuing with the others");
                     undeletable.0.push(run);
                 }
                 Err(error) => return Err(error),

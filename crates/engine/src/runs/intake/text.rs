@@ -84,7 +84,7 @@ pub(super) fn tags(tags: &[String]) -> Result<(), Refusal> {
             ));
         }
         if tags.iter().take(position).any(|earlier| earlier == tag) {
-            return Err(broken(field, format!("{tag:?} is there already")));
+            return Err(broken(field, format!("{tag:?} is a duplicate")));
         }
     }
     Ok(())
