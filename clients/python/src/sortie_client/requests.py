@@ -504,7 +504,7 @@ class TransferOwnership(TypedDict):
 
 
 class UpdateSchedule(TypedDict):
-    """Body of `PATCH /v1/schedules/{id}`: what is absent stays, `null` puts an optional field back to its default."""
+    """Body of `PATCH /v1/schedules/{id}`: absent fields stay as they are, `null` resets an optional field to its default."""
 
     callback: NotRequired[Callback | None]
     catch_up_window_seconds: NotRequired[int | None]

@@ -48,7 +48,7 @@ async fn whatever_is_no_mcp_server_fails_the_start_with_a_sentence() {
     let answers: [(Answer, &str); 6] = rows! {
         || "<html>hello</html>".into_response(), "the server's answer is not an MCP message";
         || json_response(&json!({"hello": "world"})), "the server's answer is not an MCP message";
-        || { ([(header::CONTENT_TYPE, "application/json")], "{\"jsonrpc\": \"2.0\", ").into_response() }, "no MCP message";
+        || { ([(header::CONTENT_TYPE, "application/json")], "{\"jsonrpc\": \"2.0\", ").into_response() }, "not an MCP message";
         || StatusCode::NOT_FOUND.into_response(), "HTTP 404";
         || (StatusCode::SERVICE_UNAVAILABLE, "\u{1b}[31mdown\r\n\u{202e}x").into_response(), "HTTP 503: [31mdown x";
         || events(Body::empty()), "cannot be read";

@@ -160,7 +160,7 @@ async fn a_call_that_asks_for_input_is_refused_and_one_that_is_put_off_for_ever_
     let run = Run::open(&[mcp(script.serving.url("/mcp"))]).await.unwrap();
     let told = run.call("tools__ask", &json!({})).await.unwrap_err();
     assert!(
-        told.starts_with("the server asks for input in the middle of the call"),
+        told.starts_with("the server requests input during the call"),
         "{told}"
     );
     begun.notified().await;

@@ -160,14 +160,14 @@ fn what_is_not_said_and_not_known_is_refused_with_the_setting_named() {
         ModelSettings { max_output_tokens: Some(0), ..priced("llama", "acme") }, "max_output_tokens must be from 1";
         ModelSettings { max_output_tokens: Some(32_769), ..priced("llama", "acme") }, "max_output_tokens must be from 1";
         ModelSettings { provider: None, ..priced("llama", "acme") }, "model \"llama\": provider is missing";
-        priced("llama", "acne"), "model \"llama\": provider \"acne\" is none of";
+        priced("llama", "acne"), "model \"llama\": provider \"acne\" is not configured";
         priced("runbook", "acme"), "model \"runbook\": this id belongs to the offline model";
         priced(" ", "acme"), "id must not be empty";
         ModelSettings {
             capabilities: Some(vec!["flying".to_owned()]),
             ..priced("llama", "acme")
         },
-        "capability \"flying\" is none of tools, structured_output, thinking, vision, documents";
+        "capability \"flying\" must be one of tools, structured_output, thinking, vision, documents";
     } {
         let said = refusal(&settings(acme(), vec![model]));
         assert!(said.contains(expected), "{said}");

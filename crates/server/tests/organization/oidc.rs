@@ -231,7 +231,7 @@ async fn an_answer_counts_once_in_the_browser_that_asked_for_it() {
     for stranger in [&other, &Browser::new(&rig)] {
         let answer = stranger.get(&callback).await;
         assert_eq!(answer.status, 403, "the state of another browser");
-        assert!(answer.text().contains("no longer valid"));
+        assert!(answer.text().contains("has expired"));
     }
     let form_cookie = browser.cookie("sortie_form").unwrap();
     assert_eq!(browser.get(&callback).await.status, 303);
