@@ -363,7 +363,7 @@ mod tests {
         assert!(
             after(get(), Some(&["POST"]))
                 .unwrap_err()
-                .contains("none of the methods")
+                .contains("allows no methods that the run allows")
         );
         let tools = RunConnection {
             allowed_tools: Some(vec!["x".to_owned()]),

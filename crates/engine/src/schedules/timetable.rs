@@ -175,7 +175,7 @@ fn parse(text: &str) -> Result<Cron, String> {
     if ever(&cron, &fields) {
         Ok(cron)
     } else {
-        Err("none of its months has one of its days, so it would never fire".to_owned())
+        Err("no month of the expression has such a day, so it would never fire".to_owned())
     }
 }
 
