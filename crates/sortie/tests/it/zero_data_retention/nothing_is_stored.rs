@@ -165,7 +165,7 @@ async fn nothing_of_a_run_is_anywhere_after_it(database: Database) -> Checked {
     let client = planted.node.client()?;
     let id = client.create_id(&marked(&planted.service, "")).await?;
     let text = told(&client, &planted.service, &id).await?;
-    for marker in MARKERS[2..7].iter() {
+    for marker in &MARKERS[2..7] {
         ensure!(text.contains(marker), "{marker} was never used");
     }
     // While the output is held, after it was read, and after a kill.
