@@ -11,7 +11,7 @@ export interface components {
         AnswerRequestedEvent: {
             created_at: components["schemas"]["Timestamp"];
             data: {
-                /** @description The limit that the run came near to. */
+                /** @description The limit that the run has nearly reached. */
                 reason: components["schemas"]["AnswerReason"];
                 /** @description The turn of the answer, from 1. */
                 step: number;
@@ -95,13 +95,13 @@ export interface components {
             at: components["schemas"]["Timestamp"];
             /** @description ID of the entry. */
             id: components["schemas"]["AuditId"];
-            /** @description ID of the key that made the change; absent where no key was used. */
+            /** @description ID of the key that made the change; absent if no key was used. */
             key_id?: components["schemas"]["KeyId"];
             /** @description ID of the request, which its log lines have too; absent for a change by the engine itself. */
             request_id?: string;
             /** @description Name or id of the changed resource. */
             target: string;
-            /** @description ID of the person behind the grant or the session; absent for every other author. */
+            /** @description ID of the person who owns the grant or the session; absent for every other author. */
             user_id?: components["schemas"]["UserId"];
         };
         AuditId: string;
@@ -221,13 +221,13 @@ export interface components {
         };
         /** @description A confirmed authorization. */
         ConfirmedAuthorization: {
-            /** @description Account whose tokens the connection uses now, where the authorization server names it. */
+            /** @description Account that the connection now acts for, if the authorization server names it. */
             account?: string;
             /** @description Name of the connection. */
             connection: string;
-            /** @description Issuer of the authorization server, where it is known. */
+            /** @description Issuer of the authorization server, if known. */
             issuer?: string;
-            /** @description Scopes that were granted, where the server names them. */
+            /** @description Granted scopes, if the server names them. */
             scope?: string;
             /** @description Status of the connection: `ready`. */
             status: components["schemas"]["ConnectionStatus"];
@@ -256,7 +256,7 @@ export interface components {
             name: string;
             /** @description State of the connection. */
             status: components["schemas"]["ConnectionStatus"];
-            /** @description Kind of server behind the connection. */
+            /** @description Kind of server that the connection calls. */
             type: components["schemas"]["ConnectionType"];
             /** @description Time of the last change. */
             updated_at: components["schemas"]["Timestamp"];
@@ -270,7 +270,7 @@ export interface components {
             /** @description `oauth`: authorization endpoint. Default, for `mcp`: discovered from the server. */
             authorization_url?: string;
             /**
-             * @description `oauth`: the client ID that is registered for this engine. Default: the engine registers itself where the
+             * @description `oauth`: the client ID that is registered for this engine. Default: the engine registers itself if the
              *     server allows it.
              */
             client_id?: string;
@@ -278,7 +278,7 @@ export interface components {
             client_secret?: string;
             /**
              * @description `oauth`: issuer of the authorization server that `client_id` belongs to. The client and its secret go to no
-             *     other. Default: the server that authorized the connection first; beside `authorization_url`, any of its origin.
+             *     other. Default: the server that authorized the connection first; with `authorization_url`, any server of its origin.
              */
             issuer?: string;
             /** @description `header`, `query`: the name of the header or parameter. */
@@ -310,7 +310,7 @@ export interface components {
             method: string;
             /** @description The path below the connection's URL without its query, or the name of the MCP tool. */
             path: string;
-            /** @description The status of the answer; absent where there was none. */
+            /** @description The status of the response; absent if none arrived. */
             status?: number;
         };
         /** @description A call through a connection has ended. */
@@ -345,7 +345,7 @@ export interface components {
             headers?: {
                 [key: string]: string;
             };
-            /** @description Kind of server behind the connection. */
+            /** @description Kind of server that the connection calls. */
             type: components["schemas"]["ConnectionType"];
             /**
              * @description Base URL of the API, or the endpoint of the MCP server: http or https, without user info and fragment. A query
@@ -370,7 +370,7 @@ export interface components {
             /** @description `mcp`: the tools that the server offers, by its own names. */
             tools?: string[];
         };
-        /** @description Kind of server behind a connection. */
+        /** @description Kind of server that a connection calls. */
         ConnectionType: ("http" | "mcp") | (string & {});
         /** @description Answer of `GET /v1/console`. */
         ConsoleInfo: {
@@ -510,7 +510,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /** @description State of the delivery. */
             state: components["schemas"]["DeliveryState"];
-            /** @description The HTTP status of the last answer; absent where there was none. */
+            /** @description HTTP status of the last response; absent if none arrived. */
             status?: number;
         };
         /** @description Attempt to deliver a run's completion callback. */
@@ -528,7 +528,7 @@ export interface components {
              *     before the delivery was abandoned.
              */
             next_at?: components["schemas"]["Timestamp"];
-            /** @description The HTTP status of the answer; absent where there was none. */
+            /** @description HTTP status of the response; absent if none arrived. */
             status?: number;
         };
         /** @description Page of deliveries, of the newest run first. */
@@ -626,7 +626,7 @@ export interface components {
         Fire: {
             /** @description Scheduled time of the occurrence, without jitter; for a manual trigger, its time. */
             instant: components["schemas"]["Timestamp"];
-            /** @description Number of occurrences that this entry stands for; absent for one. */
+            /** @description Number of occurrences in this entry; absent for one. */
             instants?: number;
             /** @description Scheduled time of the last of them. */
             last_instant?: components["schemas"]["Timestamp"];
@@ -672,7 +672,7 @@ export interface components {
                 reason: string;
                 /** @description The turn it was in; 0 if it is not known. */
                 step: number;
-                /** @description With `uncertain_call`: the tool whose call was under way and may have had its effect. */
+                /** @description With `uncertain_call`: the tool that was being called. The call may have had its effect. */
                 tool?: string;
             };
             /** @description Position in the run: 1, 2, 3 … without gaps. `Last-Event-ID` takes this number. */
@@ -736,7 +736,7 @@ export interface components {
             keys: string[];
             /** @description Continues the list; empty on the last page. */
             next_cursor: string;
-            /** @description Keys of every node whose lease has not expired. */
+            /** @description Keys of every node with a lease that has not expired. */
             nodes: components["schemas"]["NodeKeys"][];
             /** @description Number of values of this page for each key. The sum over all pages is the total. */
             sealed: components["schemas"]["SealedValues"][];
@@ -953,9 +953,9 @@ export interface components {
         Overlap: ("allow" | "skip" | "queue_one" | "cancel_other") | (string & {});
         /** @description Session of a person at a self-hosted engine, as an admin sees it. */
         PersonSession: {
-            /** @description Address that the person signed in from; absent where it is not known. */
+            /** @description Address that the person signed in from; absent if unknown. */
             address?: string;
-            /** @description Name that the client gave itself (`User-Agent`); absent where it gave none. */
+            /** @description `User-Agent` of the client; absent if it sent none. */
             agent?: string;
             /** @description Time of the sign-in. */
             created_at: components["schemas"]["Timestamp"];
@@ -979,7 +979,7 @@ export interface components {
         };
         /** @description Body of `PUT /v1/admin/license`. */
         PutLicense: {
-            /** @description License token. An organization creates one with a deployment of its own. */
+            /** @description License token. An organization gets one when it creates a deployment. */
             token: string;
         };
         /** @description The state of a node that takes runs. */
@@ -1018,7 +1018,7 @@ export interface components {
             next_cursor: string;
             /** @description Values that were sealed again, with the first key of this node. */
             resealed: number;
-            /** @description Values that none of the node's keys opens. They are unchanged; the node's log names them. */
+            /** @description Values that the node has no key for. They are unchanged; the node's log names them. */
             unreadable: number;
         };
         /** @description The final answer. */
@@ -1042,7 +1042,7 @@ export interface components {
             data: {
                 /** @description Number of this attempt at the run, from 2. */
                 attempt: number;
-                /** @description The last turn that was completed; 0 where it begins again. */
+                /** @description The last completed turn; 0 if the run starts from the beginning. */
                 step: number;
             };
             /** @description Position in the run: 1, 2, 3 … without gaps. `Last-Event-ID` takes this number. */
@@ -1086,7 +1086,7 @@ export interface components {
         };
         /** @description A run as a client sees it. */
         Run: {
-            /** @description Files that the run left under `outputs/`, by path; absent where there are none. */
+            /** @description Files that the run left under `outputs/`, by path; absent without any. */
             artifacts?: components["schemas"]["Artifact"][];
             /** @description Whether the cost is still to be settled. */
             billing_pending: boolean;
@@ -1106,6 +1106,10 @@ export interface components {
             last_event_id: number;
             /** @description Budget of the run, in micros. */
             max_cost_micros: components["schemas"]["Micros"];
+            /** @description Metadata of the run: the pairs sent and those of its workflow. */
+            metadata?: {
+                [key: string]: string;
+            };
             /** @description ID of the model that the run uses. */
             model?: string;
             /** @description The agent's final answer, at most 1 MiB. Absent until there is one. */
@@ -1151,9 +1155,9 @@ export interface components {
         };
         /** @description A connection of a run: a saved one by `ref`, or an inline definition by `type` and `url`. */
         RunConnection: {
-            /** @description The only HTTP methods the agent may use; beside `ref`, of those the saved connection allows. */
+            /** @description The only HTTP methods the agent may use; with `ref`, a subset of those that the saved connection allows. */
             allowed_methods?: string[];
-            /** @description The only MCP tools the agent may use; beside `ref`, of those the saved connection allows. */
+            /** @description The only MCP tools the agent may use; with `ref`, a subset of those that the saved connection allows. */
             allowed_tools?: string[];
             /** @description Authentication of an inline definition, every type but `oauth`. The engine uses it and does not keep it. */
             auth?: components["schemas"]["ConnectionAuth"];
@@ -1178,7 +1182,7 @@ export interface components {
         RunDefinition: {
             /** @description The resolved request: defaults filled in, workflow name and callback removed. */
             request: components["schemas"]["RunRequest"];
-            /** @description Inline connections whose credentials were not kept. */
+            /** @description Inline connections with credentials that were not stored. */
             requires_credentials: string[];
         };
         /** @description A file for the working directory: a saved one by `file`, or its text by `content`; exactly one of the two. */
@@ -1227,10 +1231,23 @@ export interface components {
             input_schema?: {
                 [key: string]: unknown;
             };
+            /**
+             * @description Instructions that say who the agent is and how it works. The model reads them after the engine's system prompt and
+             *     before the task. Replaces the saved instructions of the workflow; an empty text uses none. At most 64 KiB.
+             */
+            instructions?: string;
             /** @description Budget in micros. Default: `default_max_cost_micros` of `GET /v1/me`. */
             max_cost_micros?: number;
             /** @description Maximum number of model calls; retries do not count. The run fails when it needs more. Default 200. */
             max_steps?: number;
+            /**
+             * @description Pairs of texts that the run carries and can be found by: at most 16. A key has 1 to 64 characters and no control
+             *     characters, a value at most 512 characters. Pairs sent are added to those of the workflow and replace those with the
+             *     same key.
+             */
+            metadata?: {
+                [key: string]: string;
+            };
             /** @description Model ID. Default: `default_model` of `GET /v1/models`. */
             model?: string;
             /**
@@ -1240,9 +1257,9 @@ export interface components {
             output_schema?: {
                 [key: string]: unknown;
             };
-            /** @description The task. Required unless `workflow` is set, whose saved prompt it then replaces. At most 128 KiB. */
+            /** @description The task. Required unless `workflow` is set. Replaces the saved prompt of the workflow. At most 128 KiB. */
             prompt?: string;
-            /** @description ID of the run that this one repeats. It is only kept and shown: send the definition of that run as well. */
+            /** @description ID of the run that this one repeats. The engine only stores and returns it: also send the definition of that run. */
             replay_of?: components["schemas"]["RunId"];
             /** @description Lets the agent run shell commands and write files in its working directory. Default `true`. */
             shell?: boolean;
@@ -1252,7 +1269,7 @@ export interface components {
             timeout_seconds?: number;
             /** @description Lets the agent fetch pages, call public APIs and search. Default off. */
             web?: components["schemas"]["Web"];
-            /** @description Name of a saved workflow. Other definition fields sent replace the saved ones whole. */
+            /** @description Name of a saved workflow. Other definition fields sent replace the saved ones whole; only `metadata` is merged. */
             workflow?: string;
             /** @description Stores nothing of the run's content. Default `false`. */
             zero_data_retention?: boolean;
@@ -1402,13 +1419,13 @@ export interface components {
         Timestamp: string;
         /** @description Data of `tool_end`. */
         ToolEnd: {
-            /** @description Price of the call; left out where it is zero. */
+            /** @description Price of the call; omitted when zero. */
             cost_micros?: components["schemas"]["Micros"];
             /** @description Duration of the call, in milliseconds. */
             duration_ms: number;
             /** @description The call's id. */
             id: string;
-            /** @description Whether the model was told of a failure. */
+            /** @description Whether the call failed. The model sees the failure. */
             is_error: boolean;
             /** @description Output that the model was given, cut at [`TOOL_OUTPUT_BYTES`]. */
             output: string;
@@ -1466,14 +1483,14 @@ export interface components {
             /** @description Milliseconds to wait before reconnecting; sent once. */
             retry?: number;
         };
-        /** @description Body of `PATCH /v1/schedules/{id}`: what is absent stays, `null` puts an optional field back to its default. */
+        /** @description Body of `PATCH /v1/schedules/{id}`: absent fields stay as they are, `null` resets an optional field to its default. */
         UpdateSchedule: {
             callback?: components["schemas"]["Callback"] | null;
             /** @description Maximum delay of an occurrence that still starts a run, in seconds; `null` is 3600. */
             catch_up_window_seconds?: number | null;
             /** @description Cron expression, as in a new schedule. */
             cron?: string;
-            /** @description Whether the schedule is enabled; `null` is `true`. An enabled schedule goes on with its next occurrence. */
+            /** @description Whether the schedule is enabled; `null` is `true`. An enabled schedule continues with its next occurrence. */
             enabled?: boolean | null;
             /** @description Task data of every run, kept as sent. At most 1 MiB. */
             input?: unknown;
@@ -1507,7 +1524,7 @@ export interface components {
         };
         /** @description Dimension by which usage is grouped. */
         UsageDimension: ("day" | "workflow" | "model" | "key") | (string & {});
-        /** @description Sums over runs. Runs that are not settled yet count with what they have cost so far. */
+        /** @description Sums over runs. Runs that are not settled yet count with their cost so far. */
         UsageFigures: {
             /** @description Cost of the runs. */
             cost_micros: components["schemas"]["Micros"];
@@ -1593,10 +1610,23 @@ export interface components {
             input_schema?: {
                 [key: string]: unknown;
             };
+            /**
+             * @description Instructions that say who the agent is and how it works. The model reads them after the engine's system prompt and
+             *     before the task. Replaces the saved instructions of the workflow; an empty text uses none. At most 64 KiB.
+             */
+            instructions?: string;
             /** @description Budget in micros. Default: `default_max_cost_micros` of `GET /v1/me`. */
             max_cost_micros?: number;
             /** @description Maximum number of model calls; retries do not count. The run fails when it needs more. Default 200. */
             max_steps?: number;
+            /**
+             * @description Pairs of texts that the run carries and can be found by: at most 16. A key has 1 to 64 characters and no control
+             *     characters, a value at most 512 characters. Pairs sent are added to those of the workflow and replace those with the
+             *     same key.
+             */
+            metadata?: {
+                [key: string]: string;
+            };
             /** @description Model ID. Default: `default_model` of `GET /v1/models`. */
             model?: string;
             /** @description Name of the workflow, unique in the organization. */
@@ -1646,10 +1676,23 @@ export interface components {
             input_schema?: {
                 [key: string]: unknown;
             };
+            /**
+             * @description Instructions that say who the agent is and how it works. The model reads them after the engine's system prompt and
+             *     before the task. Replaces the saved instructions of the workflow; an empty text uses none. At most 64 KiB.
+             */
+            instructions?: string;
             /** @description Budget in micros. Default: `default_max_cost_micros` of `GET /v1/me`. */
             max_cost_micros?: number;
             /** @description Maximum number of model calls; retries do not count. The run fails when it needs more. Default 200. */
             max_steps?: number;
+            /**
+             * @description Pairs of texts that the run carries and can be found by: at most 16. A key has 1 to 64 characters and no control
+             *     characters, a value at most 512 characters. Pairs sent are added to those of the workflow and replace those with the
+             *     same key.
+             */
+            metadata?: {
+                [key: string]: string;
+            };
             /** @description Model ID. Default: `default_model` of `GET /v1/models`. */
             model?: string;
             /**
@@ -1737,9 +1780,9 @@ export interface components {
         };
         /** @description Answer of `GET /v1/organizations/{id}/balance`. */
         Balance: {
-            /** @description Credits available for new runs: the balance without what is reserved, at least 0. */
+            /** @description Credits available for new runs: the balance minus reserved credits, at least 0. */
             available_micros: components["schemas"]["Micros"];
-            /** @description Credits of the organization. Negative where credits that were spent were taken back. */
+            /** @description Credits of the organization. Negative if a refund or dispute took back credits that were already spent. */
             balance_micros: number;
             /** @description Credits reserved for runs that are not settled. */
             reserved_micros: components["schemas"]["Micros"];
@@ -2036,7 +2079,7 @@ export interface components {
         };
         /** @description Movement of credits. Entries are never changed. */
         LedgerEntry: {
-            /** @description Micros that were added to the balance; negative where they were taken. */
+            /** @description Micros added to the balance; negative if deducted. */
             amount_micros: number;
             /** @description Time of the movement. */
             created_at: components["schemas"]["Timestamp"];
@@ -2044,11 +2087,11 @@ export interface components {
             description: string;
             /** @description Kind of the movement. New kinds may be added. */
             kind: components["schemas"]["LedgerKind"];
-            /** @description Payment that the movement belongs to; absent where there is none. */
+            /** @description Payment that the movement belongs to, if any. */
             payment_id?: string;
             /** @description Run that was charged; absent for other movements. */
             run_id?: components["schemas"]["RunId"];
-            /** @description Purchase that the movement belongs to; absent where there is none. */
+            /** @description Purchase that the movement belongs to, if any. */
             topup_id?: string;
         };
         /** @description Kind of a movement of credits. */
@@ -2206,7 +2249,7 @@ export interface components {
         };
         /** @description Member of an organization. */
         OrganizationMember: {
-            /** @description Address of the person's picture; absent where there is none. */
+            /** @description Address of the person's picture; absent without one. */
             avatar_url?: string;
             /** @description Email address of the person. */
             email: string;
@@ -2366,7 +2409,7 @@ export interface components {
         /** @description Body of `POST /v1/operator/organizations/{id}/suspend`. */
         SuspendOrganization: {
             /**
-             * @description Whether runs at work are cancelled too. Default: false, they end normally.
+             * @description Whether active runs are cancelled too. Default: false, they end normally.
              * @default false
              */
             cancel?: boolean;
@@ -2399,7 +2442,7 @@ export interface components {
         };
         /** @description A person who can sign in. */
         User: {
-            /** @description Address of the person's picture, which changes with the picture; absent where there is none. */
+            /** @description Address of the person's picture, which changes with the picture; absent without one. */
             avatar_url?: string;
             /** @description Time of the sign-up. */
             created_at: components["schemas"]["Timestamp"];
@@ -2438,6 +2481,10 @@ export interface components {
             schedule?: components["schemas"]["ScheduleId"];
             /** @description Only runs with this tag. */
             tag?: string;
+            /** @description Only runs with this value for `KEY` in `metadata`: `metadata.customer=c-1042`. Several such parameters combine. */
+            metadata?: {
+                [key: string]: string;
+            };
             /** @description Only runs of this saved workflow. */
             workflow?: string;
             /** @description Only runs with this model. */
@@ -2448,11 +2495,11 @@ export interface components {
             since?: components["schemas"]["Timestamp"];
             /** @description Only runs created before this time. */
             until?: components["schemas"]["Timestamp"];
-            /** @description Only runs whose `error` contains this text, without regard to the case of ASCII letters. */
+            /** @description Only runs with this text in `error`, ignoring the case of ASCII letters. */
             error?: string;
             /** @description Only runs that cost at least this so far, in micros. */
             min_cost_micros?: number;
-            /** @description Only runs with this text in the first 2,000 characters of description and prompt together, without regard to case. Each page looks at 5,000 runs at most. Runs with zero data retention are never found. */
+            /** @description Only runs with this text in the first 2,000 characters of description and prompt together, ignoring case. Each page looks at 5,000 runs at most. Finds no runs with zero data retention. */
             q?: string;
             /** @description Only these runs: at most 100 ids, separated by commas. */
             ids?: components["schemas"]["RunId"][];
@@ -2600,6 +2647,10 @@ export interface components {
             schedule?: components["schemas"]["ScheduleId"];
             /** @description Only runs with this tag. */
             tag?: string;
+            /** @description Only runs with this value for `KEY` in `metadata`, as in the list. */
+            metadata?: {
+                [key: string]: string;
+            };
             /** @description Only runs of this saved workflow. */
             workflow?: string;
             /** @description Only runs with this model. */
@@ -2610,7 +2661,7 @@ export interface components {
             since?: components["schemas"]["Timestamp"];
             /** @description Only runs created before this time. */
             until?: components["schemas"]["Timestamp"];
-            /** @description Only runs whose `error` contains this text. */
+            /** @description Only runs with this text in `error`. */
             error?: string;
             /** @description Only runs that cost at least this so far, in micros. */
             min_cost_micros?: number;
@@ -2620,7 +2671,7 @@ export interface components {
             ids?: components["schemas"]["RunId"][];
         };
         FollowRunQuery: {
-            /** @description Also send live messages without an id, which are not recorded: `message_start` `{model, step}` when a model call begins, `message_delta` `{text, step}` with text that the model is writing (the whole text follows as `message`, and after a `retry` the text restarts), and `tool_output` `{id, text}` with output of a running command, of which a slow client misses some. */
+            /** @description Also send live messages without an id, which are not recorded: `message_start` `{model, step}` when a model call begins, `message_delta` `{text, step}` with text that the model is writing (the whole text follows as `message`, and after a `retry` the text restarts), and `tool_output` `{id, text}` with output of a running command. A slow client misses some of them. */
             deltas?: boolean;
             /** @description Only events after this one; `Last-Event-ID` and `lastEventId` come before it. */
             after?: number;

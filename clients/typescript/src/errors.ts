@@ -75,7 +75,7 @@ export class SecondFactorRequiredError extends APIError {}
 export class PaymentRequiredError extends APIError {}
 /** 403: the role of the credential is too small. */
 export class ForbiddenError extends APIError {}
-/** 404: there is no such resource in this organization. */
+/** 404: this organization has no such resource. */
 export class NotFoundError extends APIError {}
 /** 405: the path has no such method. */
 export class MethodNotAllowedError extends APIError {}
@@ -83,11 +83,11 @@ export class MethodNotAllowedError extends APIError {}
 export class ConflictError extends APIError {}
 /** 410: the content was never kept. */
 export class GoneError extends APIError {}
-/** 412: the content is another one than the request names. */
+/** 412: the content has another entity tag than the request names. */
 export class PreconditionFailedError extends APIError {}
 /** 413: the body or the file is too large. */
 export class PayloadTooLargeError extends APIError {}
-/** 416: the content has none of the bytes that were asked for. */
+/** 416: the requested bytes are beyond the end of the content. */
 export class RangeNotSatisfiableError extends APIError {}
 /** 429: too many requests in this minute. `retryAfter` says when the quota restarts. */
 export class RateLimitedError extends APIError {}

@@ -792,7 +792,7 @@ export class Client extends Resource {
   readonly organizations = new Organizations(this.transport);
   readonly operator = new Operator(this.transport);
 
-  /** `GET /v1/me`: get the organization behind the key. */
+  /** `GET /v1/me`: get the organization of the key. */
   me(options: CallOptions = {}): Promise<Api.OrganizationInfo> {
     return this.transport.json("GET", "/v1/me", { ...options });
   }

@@ -25,7 +25,7 @@ use crate::{
 const BYTES_PER_TOKEN: u64 = 4;
 
 /// Output of an abandoned call of a priced tool.
-const NOT_AWAITED: &str = "given up: the run ended before the call";
+const NOT_AWAITED: &str = "abandoned: the run ended before the call";
 
 /// `stop_reason` of an abandoned call with estimated figures.
 const GIVEN_UP: &str = "given_up";

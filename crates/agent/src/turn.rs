@@ -40,7 +40,7 @@ const BROKEN_TURNS: u32 = 3;
 
 /// The result of a call that is refused, because the final answer was requested.
 const CALL_REFUSED: &str = "not made: no tool is called any more. Answer now with what you have.";
-const STOPPED: &str = "the run is no longer this worker's";
+const STOPPED: &str = "the run was taken over by another worker";
 
 /// Runs the agent to its end.
 pub(crate) async fn run(

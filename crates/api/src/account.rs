@@ -24,7 +24,7 @@ pub struct User {
     /// Name that others see.
     #[schema(example = "Ann")]
     pub name: String,
-    /// Address of the person's picture, which changes with the picture; absent where there is none.
+    /// Address of the person's picture, which changes with the picture; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub avatar_url: Option<String>,
@@ -153,11 +153,11 @@ pub struct PersonSession {
     pub expires_at: Timestamp,
     /// Time of a late use; the last one may be an hour later.
     pub seen_at: Timestamp,
-    /// Address that the person signed in from; absent where it is not known.
+    /// Address that the person signed in from; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, nullable = false, example = "203.0.113.7")]
     pub address: Option<std::net::IpAddr>,
-    /// Name that the client gave itself (`User-Agent`); absent where it gave none.
+    /// `User-Agent` of the client; absent if it sent none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "Mozilla/5.0")]
     pub agent: Option<String>,

@@ -31,11 +31,11 @@ pub struct AuditEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "key_01kafs6w1cefkstv6qr1ptb0mn")]
     pub actor_id: Option<String>,
-    /// ID of the key that made the change; absent where no key was used.
+    /// ID of the key that made the change; absent if no key was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub key_id: Option<KeyId>,
-    /// ID of the person behind the grant or the session; absent for every other author.
+    /// ID of the person who owns the grant or the session; absent for every other author.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub user_id: Option<UserId>,

@@ -88,12 +88,12 @@ impl FromStr for LedgerKind {
 /// Answer of `GET /v1/organizations/{id}/balance`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Balance {
-    /// Credits of the organization. Negative where credits that were spent were taken back.
+    /// Credits of the organization. Negative if a refund or dispute took back credits that were already spent.
     #[schema(example = 5_000_000)]
     pub balance_micros: i64,
     /// Credits reserved for runs that are not settled.
     pub reserved_micros: Micros,
-    /// Credits available for new runs: the balance without what is reserved, at least 0.
+    /// Credits available for new runs: the balance minus reserved credits, at least 0.
     pub available_micros: Micros,
 }
 
@@ -102,7 +102,7 @@ pub struct Balance {
 pub struct LedgerEntry {
     /// Kind of the movement. New kinds may be added.
     pub kind: LedgerKind,
-    /// Micros that were added to the balance; negative where they were taken.
+    /// Micros added to the balance; negative if deducted.
     #[schema(example = -1_250)]
     pub amount_micros: i64,
     /// Text for people.
@@ -114,11 +114,11 @@ pub struct LedgerEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub run_id: Option<RunId>,
-    /// Payment that the movement belongs to; absent where there is none.
+    /// Payment that the movement belongs to, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub payment_id: Option<String>,
-    /// Purchase that the movement belongs to; absent where there is none.
+    /// Purchase that the movement belongs to, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub topup_id: Option<String>,
@@ -145,7 +145,7 @@ pub struct Billing {
     pub purchase_limits: PurchaseLimits,
     /// Automatic purchases.
     pub auto_topup: AutoTopup,
-    /// Saved card; `null` where there is none.
+    /// Saved card; `null` without one.
     #[schema(required = true)]
     pub payment_method: Option<PaymentMethod>,
     /// State of `payment_method`: `unavailable` does not mean that there is no card.

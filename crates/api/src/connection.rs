@@ -14,13 +14,13 @@ use crate::{
     time::Timestamp,
 };
 
-/// Kind of server behind a connection.
+/// Kind of server that a connection calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ConnectionType {
     /// An HTTP API: requests stay on the origin of `url` and below its path.
     Http,
-    /// An MCP server, whose tools the agent is offered.
+    /// An MCP server. The agent can call its tools.
     Mcp,
 }
 
@@ -131,7 +131,7 @@ objects!(ConnectionDefinition ConnectionAuth ConfirmAuthorization);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct ConnectionDefinition {
-    /// Kind of server behind the connection.
+    /// Kind of server that the connection calls.
     #[serde(rename = "type")]
     pub kind: ConnectionType,
     /// Base URL of the API, or the endpoint of the MCP server: http or https, without user info and fragment. A query
@@ -225,7 +225,7 @@ pub struct ConnectionAuth {
     /// `header`, `query`: the value of the header or parameter.
     #[schema(nullable = false, value_type = Option<String>, write_only)]
     pub value: Option<Credential>,
-    /// `oauth`: the client ID that is registered for this engine. Default: the engine registers itself where the
+    /// `oauth`: the client ID that is registered for this engine. Default: the engine registers itself if the
     /// server allows it.
     #[schema(nullable = false, write_only)]
     pub client_id: Option<String>,
@@ -243,7 +243,7 @@ pub struct ConnectionAuth {
     #[schema(nullable = false, max_items = 50)]
     pub scopes: Option<Vec<String>>,
     /// `oauth`: issuer of the authorization server that `client_id` belongs to. The client and its secret go to no
-    /// other. Default: the server that authorized the connection first; beside `authorization_url`, any of its origin.
+    /// other. Default: the server that authorized the connection first; with `authorization_url`, any server of its origin.
     #[schema(
         nullable = false,
         write_only,
@@ -276,7 +276,7 @@ pub struct Connection {
     /// Name of the connection, unique in the organization.
     #[schema(example = "crm")]
     pub name: String,
-    /// Kind of server behind the connection.
+    /// Kind of server that the connection calls.
     #[serde(rename = "type")]
     pub kind: ConnectionType,
     /// URL of the server, without its query.
@@ -380,15 +380,15 @@ pub struct ConfirmedAuthorization {
     pub connection: String,
     /// Status of the connection: `ready`.
     pub status: ConnectionStatus,
-    /// Account whose tokens the connection uses now, where the authorization server names it.
+    /// Account that the connection now acts for, if the authorization server names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "ann@example.com")]
     pub account: Option<String>,
-    /// Issuer of the authorization server, where it is known.
+    /// Issuer of the authorization server, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "https://auth.example.com")]
     pub issuer: Option<String>,
-    /// Scopes that were granted, where the server names them.
+    /// Granted scopes, if the server names them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "read")]
     pub scope: Option<String>,

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Deserialize;
 use zeroize::{Zeroize as _, ZeroizeOnDrop};
 
-/// A credential of somebody else's service. `Debug` hides it, nothing serializes it by accident, and its memory is
+/// A credential of an external service. `Debug` hides it, nothing serializes it by accident, and its memory is
 /// overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]

@@ -15,7 +15,7 @@ pub struct DeliveryAttempt {
     pub attempt: i64,
     /// Time at which the attempt began.
     pub at: Timestamp,
-    /// The HTTP status of the answer; absent where there was none.
+    /// HTTP status of the response; absent if none arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 100, maximum = 999)]
     pub status: Option<u16>,
@@ -51,7 +51,7 @@ pub enum DeliveryState {
     Retrying,
     /// The receiver has accepted the callback.
     Delivered,
-    /// The callback is not sent again: its time is over.
+    /// The callback is not sent again, because its time has expired.
     Abandoned,
 }
 
@@ -103,7 +103,7 @@ pub struct Delivery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub last_attempt_at: Option<Timestamp>,
-    /// The HTTP status of the last answer; absent where there was none.
+    /// HTTP status of the last response; absent if none arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 100, maximum = 999)]
     pub status: Option<u16>,

@@ -31,13 +31,13 @@ pub enum ErrorCode {
     PreconditionFailed,
     /// 413: the body is larger than the route takes.
     PayloadTooLarge,
-    /// 416: the content has none of the bytes that `Range` asks for.
+    /// 416: `Range` asks for bytes beyond the end of the content.
     RangeNotSatisfiable,
-    /// 429: wait as long as `Retry-After` says.
+    /// 429: wait for the time in `Retry-After`.
     RateLimited,
     /// 500: a bug or a broken node; the request id leads to the log.
     Internal,
-    /// 503: a dependency is away for the moment; retry with back-off.
+    /// 503: a dependency is temporarily unavailable; retry with back-off.
     Unavailable,
 }
 
@@ -74,7 +74,7 @@ impl ErrorCode {
 }
 
 /// Refusal or failure of a request: the answer for the client, and the cause for the log. `Display` is for the log: it
-/// writes the cause, or the text where there is no cause.
+/// writes the cause, or the text if there is no cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Machine-readable name, which has the HTTP status.

@@ -102,14 +102,14 @@ pub enum EventType {
     },
     /// The model was asked for its final answer, and calls no more tools.
     AnswerRequested {
-        /// The limit that the run came near to.
+        /// The limit that the run has nearly reached.
         reason: AnswerReason,
         /// The turn of the answer, from 1.
         step: u32,
     },
     /// The run continues from its last completed step after its worker was lost.
     Resumed {
-        /// The last turn that was completed; 0 where it begins again.
+        /// The last completed turn; 0 if the run starts from the beginning.
         step: u32,
         /// Number of this attempt at the run, from 2.
         attempt: u32,
@@ -120,7 +120,7 @@ pub enum EventType {
         reason: &'static str,
         /// The turn it was in; 0 if it is not known.
         step: u32,
-        /// With `uncertain_call`: the tool whose call was under way and may have had its effect.
+        /// With `uncertain_call`: the tool that was being called. The call may have had its effect.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         tool: Option<String>,
@@ -192,7 +192,7 @@ pub struct ConnectionCall {
     pub method: String,
     /// The path below the connection's URL without its query, or the name of the MCP tool.
     pub path: String,
-    /// The status of the answer; absent where there was none.
+    /// The status of the response; absent if none arrived.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub status: Option<u16>,
@@ -209,7 +209,7 @@ pub struct ToolEnd {
     pub tool: String,
     /// The call's id.
     pub id: String,
-    /// Whether the model was told of a failure.
+    /// Whether the call failed. The model sees the failure.
     pub is_error: bool,
     /// Output that the model was given, cut at [`TOOL_OUTPUT_BYTES`].
     pub output: String,
@@ -217,7 +217,7 @@ pub struct ToolEnd {
     pub output_bytes: u64,
     /// Duration of the call, in milliseconds.
     pub duration_ms: u64,
-    /// Price of the call; left out where it is zero.
+    /// Price of the call; omitted when zero.
     #[serde(skip_serializing_if = "Micros::is_zero")]
     pub cost_micros: Micros,
 }

@@ -54,7 +54,7 @@ objects!(PutLicense);
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct PutLicense {
-    /// License token. An organization creates one with a deployment of its own.
+    /// License token. An organization gets one when it creates a deployment.
     #[schema(max_length = 4_096, example = "v4.public.…")]
     pub token: String,
 }

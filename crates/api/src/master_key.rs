@@ -9,7 +9,7 @@ pub struct MasterKeys {
     /// IDs of the keys of the node that answers. The node seals with the first key and opens with all of them.
     #[schema(example = json!(["9f86d081884c7d65"]))]
     pub keys: Vec<String>,
-    /// Keys of every node whose lease has not expired.
+    /// Keys of every node with a lease that has not expired.
     pub nodes: Vec<NodeKeys>,
     /// Number of values of this page for each key. The sum over all pages is the total.
     pub sealed: Vec<SealedValues>,
@@ -53,7 +53,7 @@ pub struct Reseal {
     /// Values that changed at the same time: they may be sealed with another key.
     #[schema(minimum = 0)]
     pub changed_meanwhile: i64,
-    /// Values that none of the node's keys opens. They are unchanged; the node's log names them.
+    /// Values that the node has no key for. They are unchanged; the node's log names them.
     #[schema(minimum = 0)]
     pub unreadable: i64,
     /// Value for `cursor` to get the next page; empty on the last one.

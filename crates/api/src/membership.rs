@@ -89,7 +89,7 @@ pub struct OrganizationMember {
     pub name: String,
     /// Role of the person in the organization.
     pub role: Role,
-    /// Address of the person's picture; absent where there is none.
+    /// Address of the person's picture; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub avatar_url: Option<String>,

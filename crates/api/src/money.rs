@@ -22,7 +22,7 @@ impl Micros {
     /// No money.
     pub const ZERO: Self = Self(0);
 
-    /// An amount of `micros`, or an error where it is beyond 63 bits.
+    /// An amount of `micros`, or an error if it exceeds 63 bits.
     pub fn new(micros: u64) -> Result<Self, InvalidMicros> {
         i64::try_from(micros).map(Self).map_err(|_| InvalidMicros)
     }

@@ -89,8 +89,8 @@ where
         .map(Some)
 }
 
-/// Reads a map of at most `MOST` entries in which no name stands twice: the last one would win in silence. It stops at the first
-/// entry beyond them.
+/// Reads a map of at most `MOST` entries and refuses a repeated name, because the last one would win silently. It stops at the
+/// first entry beyond them.
 pub(crate) fn unique<'de, D, T, const MOST: usize>(
     deserializer: D,
 ) -> Result<Option<BTreeMap<String, T>>, D::Error>

@@ -72,7 +72,7 @@ pub struct SuspendOrganization {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, max_length = 500, example = "unpaid invoice")]
     pub reason: Option<String>,
-    /// Whether runs at work are cancelled too. Default: false, they end normally.
+    /// Whether active runs are cancelled too. Default: false, they end normally.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[schema(default = false)]
     pub cancel: bool,

@@ -47,7 +47,7 @@ impl<'a> Parameters<'a> {
         Ok(value)
     }
 
-    /// Returns the value of a parameter that may be sent once. U+FFFD replaces what is not UTF-8.
+    /// Returns the value of a parameter that may be sent once. U+FFFD replaces bytes that are not UTF-8.
     ///
     /// # Errors
     /// [`Repeated`] if the parameter was sent more than once.

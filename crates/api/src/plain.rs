@@ -4,7 +4,7 @@ use std::{borrow::Cow, io};
 
 use serde_json::error::Category;
 
-/// Returns what is wrong with a JSON text, with the place where it is no JSON.
+/// Returns the error of a JSON text, with its position if the text is not JSON.
 pub fn json(error: &serde_json::Error) -> String {
     let told = error.to_string();
     let position = format!(" at line {} column {}", error.line(), error.column());
@@ -26,7 +26,7 @@ pub fn json(error: &serde_json::Error) -> String {
 /// Returns the rule that a value breaks, as `must be …`. `told` is a message of serde without the position.
 pub fn rule(told: &str) -> Cow<'_, str> {
     if told.starts_with("data did not match any variant of untagged enum") {
-        return Cow::Borrowed("has none of the forms that are allowed");
+        return Cow::Borrowed("must have one of the allowed forms");
     }
     let Some((mistake, expected)) = told.rsplit_once(", expected ") else {
         return Cow::Borrowed(told);
@@ -87,8 +87,8 @@ pub fn io(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ReadOnlyFilesystem => "its disk is read-only".to_owned(),
         io::ErrorKind::StorageFull => "no space left on its disk".to_owned(),
-        io::ErrorKind::NotADirectory => "there is a file in the place of a folder".to_owned(),
-        io::ErrorKind::IsADirectory => "there is a folder in the place of the file".to_owned(),
+        io::ErrorKind::NotADirectory => "a file exists where a folder is needed".to_owned(),
+        io::ErrorKind::IsADirectory => "a folder exists where the file is needed".to_owned(),
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         // All other kinds keep the message of the operating system, without its error number.
         _ => {
@@ -167,7 +167,7 @@ mod tests {
                 r#"{"choice":"four"}"#,
                 "must be one of `one`, `two`, `three`, not `four`",
             ),
-            (r#"{"form":"x"}"#, "has none of the forms that are allowed"),
+            (r#"{"form":"x"}"#, "must have one of the allowed forms"),
         ] {
             assert_eq!(refusal(text), rule, "{text}");
         }
@@ -212,8 +212,8 @@ mod tests {
         for (code, words) in [
             (2, "No such file or directory"),
             (13, "permission denied"),
-            (20, "there is a file in the place of a folder"),
-            (21, "there is a folder in the place of the file"),
+            (20, "a file exists where a folder is needed"),
+            (21, "a folder exists where the file is needed"),
             (28, "no space left on its disk"),
             (30, "its disk is read-only"),
         ] {

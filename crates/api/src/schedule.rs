@@ -23,7 +23,7 @@ objects!(CreateSchedule UpdateSchedule);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
-    /// Starts another run beside the earlier one.
+    /// Starts another run while the earlier one continues.
     #[default]
     Allow,
     /// Skips the occurrence.
@@ -143,7 +143,7 @@ fn any_json() -> utoipa::openapi::schema::Object {
         .build()
 }
 
-/// Body of `PATCH /v1/schedules/{id}`: what is absent stays, `null` puts an optional field back to its default.
+/// Body of `PATCH /v1/schedules/{id}`: absent fields stay as they are, `null` resets an optional field to its default.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct UpdateSchedule {
@@ -167,7 +167,7 @@ pub struct UpdateSchedule {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = any_json)]
     pub input: Option<Option<Box<RawValue>>>,
-    /// Whether the schedule is enabled; `null` is `true`. An enabled schedule goes on with its next occurrence.
+    /// Whether the schedule is enabled; `null` is `true`. An enabled schedule continues with its next occurrence.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<bool>)]
     pub enabled: Option<Option<bool>>,
@@ -356,7 +356,7 @@ pub struct Fire {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub run_id: Option<RunId>,
-    /// Number of occurrences that this entry stands for; absent for one.
+    /// Number of occurrences in this entry; absent for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 2)]
     pub instants: Option<i64>,

@@ -65,7 +65,7 @@ impl RunStatus {
         }
     }
 
-    /// True for the five statuses after which nothing of a run changes any more.
+    /// Whether the status is one of the five in which a run never changes.
     pub const fn is_final(self) -> bool {
         matches!(
             self,

@@ -14,19 +14,19 @@ pub enum TopupKind {
 /// State of a purchase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TopupState {
-    /// Recorded. Nobody knows yet whether the payment provider has the order.
+    /// Recorded. It is unknown whether the payment provider has the order.
     Created,
-    /// The page on which a person pays stands.
+    /// The payment page is open.
     Open,
     /// The saved card is being charged.
     Processing,
     /// Paid, and the credits are there.
     Paid,
-    /// Nobody has paid before the page ended.
+    /// The payment page has expired without a payment.
     Expired,
     /// Refused, or paid in another way than it was ordered.
     Failed,
-    /// The bank asks for the cardholder.
+    /// The bank requires a confirmation by the cardholder.
     RequiresAction,
 }
 
@@ -73,7 +73,7 @@ impl TopupState {
         }
     }
 
-    /// Whether the end is still to come. Money that arrives later is credited all the same.
+    /// Whether the purchase is still open. A payment that arrives later is still credited.
     pub const fn is_waiting(self) -> bool {
         matches!(self, Self::Created | Self::Open | Self::Processing)
     }

@@ -17,7 +17,7 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// Reads the two headers. `None` where `traceparent` is not valid (W3C Trace Context, 3.2): then nobody's trace is
+    /// Reads the two headers. `None` if `traceparent` is not valid (W3C Trace Context, 3.2): then no trace is
     /// continued. A `tracestate` that is not valid, or too long, is left out, as the recommendation asks. Of a later
     /// version of `traceparent` the parts are taken that are known.
     pub fn parse(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {

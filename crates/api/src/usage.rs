@@ -59,7 +59,7 @@ impl Day {
         Timestamp::from_micros((self.0 + 1) * DAY_MICROS)
     }
 
-    /// The day so many days later, or earlier; the first or last one where there is none.
+    /// The day so many days later or earlier, limited to the first and the last day.
     #[must_use]
     pub const fn plus(self, days: i64) -> Self {
         Self::clamped(self.0.saturating_add(days))
@@ -187,7 +187,7 @@ impl FromStr for UsageDimension {
     }
 }
 
-/// Sums over runs. Runs that are not settled yet count with what they have cost so far.
+/// Sums over runs. Runs that are not settled yet count with their cost so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UsageFigures {
     /// Runs that were created.

@@ -1,7 +1,7 @@
 //! Sealing: authenticated encryption of secrets in the database with the node's master key.
 //!
 //! A sealed text is a version byte, the id of its key, a random nonce and the output of `XChaCha20-Poly1305`. Table, column, row
-//! and organization are authenticated as well, so a sealed text does not open in another row. A node can have several keys; the
+//! and organization are authenticated as well, so cannot open a sealed text in another row. A node can have several keys; the
 //! first one seals. Neither keys nor opened texts are ever logged.
 
 use std::{

@@ -151,7 +151,7 @@ impl Metrics {
         );
         registry.register(
             "payment_differences",
-            "Payments whose figures are not those of Stripe, or that a person has to look at",
+            "Payments with figures that differ from those of Stripe, or that a person must check",
             self.differences.clone(),
         );
     }

@@ -44,7 +44,7 @@ impl Billing {
         let parts = &self.0;
         // A failed search does not block other work.
         if let Err(error) = parts.search_events().await {
-            tracing::warn!(%error, "searching for events of Stripe failed; they are searched for again");
+            tracing::warn!(%error, "searching for events of Stripe failed; the search is retried");
         }
         // A failure of one kind of work does not block the others: it is returned after them.
         let mut failed = Ok(());

@@ -68,7 +68,7 @@ impl Bucket {
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         if bucket.is_empty() || rest.contains(['?', '#', '@']) {
             return Err(Error::Settings(
-                "s3:// needs a bucket and takes nothing but a prefix behind it; credentials, region and endpoint are \
+                "s3:// needs a bucket, optionally with a prefix after it; set credentials, region and endpoint with \
                  AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL"
                     .to_owned(),
             ));
@@ -92,7 +92,7 @@ impl Bucket {
         }
         let prefix = Path::parse(prefix.trim_end_matches('/')).map_err(|_| {
             Error::Settings(
-                "the prefix of the bucket must be names with / between them, none of them . or ..".to_owned(),
+                "the prefix of the bucket must be names separated by /, without . and ..".to_owned(),
             )
         })?;
         let store = builder
@@ -240,7 +240,7 @@ impl Upload {
         let sending = timeout_at(self.deadline, send(&mut *upload, &self.file, self.staged.size()));
         let sent = tokio::select! {
             biased;
-            () = given_up.cancelled() => Err(Error::Unavailable("the upload was given up".to_owned())),
+            () = given_up.cancelled() => Err(Error::Unavailable("the upload was abandoned".to_owned())),
             sent = sending => sent.unwrap_or_else(|_| Err(late())),
         };
         if sent.is_err() {

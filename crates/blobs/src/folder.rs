@@ -42,7 +42,7 @@ pub(crate) struct Folder {
 )]
 fn cannot_make(root: &Path, error: &io::Error) -> Error {
     let cause = match error.kind() {
-        io::ErrorKind::AlreadyExists => "there is a file in the place of a folder".to_owned(),
+        io::ErrorKind::AlreadyExists => "a file exists where a folder is needed".to_owned(),
         _ => plain::io(error),
     };
     Error::Unavailable(format!("cannot make {}: {cause}", root.display()))

@@ -44,7 +44,7 @@ pub enum Error {
     #[error("{0}")]
     Settings(String),
     /// There is no content under the address.
-    #[error("there is no such content")]
+    #[error("no such content")]
     NotFound,
     /// The content that was read differs from what was written.
     #[error("the content of {0} is damaged")]

@@ -128,7 +128,7 @@ struct Removed(PathBuf);
 impl Drop for Removed {
     fn drop(&mut self) {
         if let Err(error) = gone(std::fs::remove_file(&self.0)) {
-            tracing::warn!(%error, "a staged file could not be removed: the next start does it");
+            tracing::warn!(%error, "cannot remove a staged file; the next start removes it");
         }
     }
 }

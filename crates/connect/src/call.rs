@@ -58,6 +58,6 @@ impl Call {
             .sink
             .record(EventType::ConnectionCall(event))
             .await
-            .map_err(|_stopped| ToolError::Fatal("the run was given up by this worker".to_owned()))
+            .map_err(|_stopped| ToolError::Fatal("this worker abandoned the run".to_owned()))
     }
 }

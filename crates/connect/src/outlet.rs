@@ -118,8 +118,8 @@ impl Outlet {
     pub(crate) fn refused_scope(&self, response: &Response) -> Option<Failure> {
         let challenge = wanted_scope(response)?;
         let told = match &challenge.scope {
-            Some(scope) => format!("the server wants the scope `{scope}` (HTTP 403)"),
-            None => "the server wants more scopes than were granted (HTTP 403)".to_owned(),
+            Some(scope) => format!("the server requires the scope `{scope}` (HTTP 403)"),
+            None => "the server requires more scopes than were granted (HTTP 403)".to_owned(),
         };
         Some(match &self.auth {
             Auth::None | Auth::OAuth(_) => Failure::NeedsAuthorization(told),

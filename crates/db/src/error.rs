@@ -28,7 +28,7 @@ pub enum Error {
     Suspended,
     /// The caller has lost its right to write: its run was cancelled or taken over, its node was declared lost, or the
     /// schedule has a newer revision.
-    #[error("the run is no longer this worker's")]
+    #[error("the run was taken over by another worker")]
     Fenced,
     /// The run has zero data retention: its content is not stored.
     #[error("nothing of the content of a run with zero data retention is stored")]

@@ -160,7 +160,9 @@ impl Row {
 pub fn readable<T>(rows: &[Row], what: &'static str, read: impl Fn(&Row) -> Result<T>) -> Vec<T> {
     let read = |row| {
         read(row)
-            .inspect_err(|error| tracing::error!(what, %error, "cannot read a row; the others go on"))
+            .inspect_err(
+                |error| tracing::error!(what, %error, "cannot read a row; continuing with the others"),
+            )
             .ok()
     };
     rows.iter().filter_map(read).collect()

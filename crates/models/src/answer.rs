@@ -239,7 +239,7 @@ async fn read(
             Ok(Flow::On) if !decoder.is_whole() && decoder.written_bytes() > longest_bytes => {
                 tracing::warn!(
                     longest_bytes,
-                    "cut the answer of a model that went on beyond the length it was asked for"
+                    "cut the answer of a model that exceeded the requested length"
                 );
                 decoder.cut();
                 break;

@@ -62,7 +62,7 @@ fn provided(settings: &Settings, own: &[Entry]) -> Result<Vec<Arc<dyn Model>>, I
     for provider in &settings.providers {
         if provider.name.is_empty() || !names.insert(&provider.name) {
             return Err(refused(format!(
-                "provider {:?}: every provider must have a name of its own",
+                "provider {:?}: the name of a provider must be unique",
                 provider.name
             )));
         }
@@ -112,7 +112,7 @@ pub(crate) fn base(provider: &ProviderSettings) -> Result<Url, InvalidSettings> 
             .0
             .home
             .parse()
-            .map_err(|_| wrong("is needed: it has no address of its own"))?,
+            .map_err(|_| wrong("is required: this provider has no default address"))?,
     };
     if !matches!(base.scheme(), "http" | "https") || base.host().is_none() {
         return Err(wrong("must begin with http:// or https:// and name a host"));
@@ -142,10 +142,7 @@ fn own_models(settings: &Settings, offline: &str) -> Result<Vec<Entry>, InvalidS
         let entry = complete(model)?;
         let provider = &entry.info.provider;
         if !settings.providers.iter().any(|known| known.name == *provider) {
-            return Err(wrong(
-                model,
-                &format!("provider {provider:?} is none of the providers that are set up"),
-            ));
+            return Err(wrong(model, &format!("provider {provider:?} is not configured")));
         }
         own.push(entry);
     }
@@ -197,7 +194,7 @@ fn complete(model: &ModelSettings) -> Result<Entry, InvalidSettings> {
         .find(|can| !builtin::ALL.contains(&can.as_str()))
     {
         return Err(needs(&format!(
-            "capability {unknown:?} is none of {}",
+            "capability {unknown:?} must be one of {}",
             builtin::ALL.join(", ")
         )));
     }
@@ -240,7 +237,7 @@ fn default_model(settings: &Settings, models: &[Arc<dyn Model>]) -> Result<Strin
     }
     let known: Vec<_> = models.iter().map(|model| model.info().id.as_str()).collect();
     Err(refused(format!(
-        "default_model: {wanted:?} is none of the usable models: {}",
+        "default_model: {wanted:?} must be one of the usable models: {}",
         known.join(", ")
     )))
 }

@@ -31,7 +31,7 @@ impl Optional {
         if !self.is_refused.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 part = self.name,
-                "the model's provider refuses an optional part of requests: it is left out"
+                "the model's provider refuses an optional part of requests; requests now omit it"
             );
         }
     }

@@ -185,7 +185,7 @@ fn domain(text: &str) -> Result<String, InvalidDomain> {
     }
     if text.contains(['/', '?', '#', '@', ':', '%', '\\']) {
         return Err(refuse(
-            "must be a domain alone, without a path, a port or a user name",
+            "must be only a domain, without a path, a port or a user name",
         ));
     }
     let name = match parse_host(text) {

@@ -34,8 +34,8 @@ pub enum Refused {
     },
     /// The name could not be resolved, so it cannot be checked before a proxy receives it.
     #[error(
-        "{host} could not be resolved ({why}), and so not be judged before the proxy is given it: the operator can set \
-         network.proxy_resolves where the proxy refuses private addresses"
+        "cannot resolve {host} ({why}), so it cannot be checked before the proxy gets it: the operator can set \
+         network.proxy_resolves if the proxy refuses private addresses"
     )]
     Unjudged {
         /// The host.

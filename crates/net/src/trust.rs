@@ -165,7 +165,7 @@ pub(crate) enum Untrusted {
     /// The server presented the certificate of an authority.
     #[error(
         "its certificate is not trusted: it is that of an authority ({0:?}) and not of a server; add this certificate to \
-         ca_file, or give the server one of its own"
+         ca_file, or give the server its own certificate"
     )]
     AuthorityAsServer(String),
 }

@@ -105,7 +105,7 @@ async fn serve_connection(
     stop: CancellationToken,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "TCP_NODELAY could not be set");
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
     serve_stream((stream, peer.ip(), place), answers, stop).await;
 }

@@ -51,7 +51,7 @@ const FAILURES: [(ErrorCode, &str, &str, &str); 8] = [
     (
         ErrorCode::NotFound,
         "NotFound",
-        "There is no such resource in this organization.",
+        "This organization has no such resource.",
         "not found",
     ),
     (
@@ -63,7 +63,7 @@ const FAILURES: [(ErrorCode, &str, &str, &str); 8] = [
     (
         ErrorCode::RateLimited,
         "RateLimited",
-        "The rate limit is reached; wait as long as `Retry-After` says.",
+        "The rate limit is reached; wait for the time in `Retry-After`.",
         "rate limit reached, retry in 17 s",
     ),
     (
@@ -171,7 +171,7 @@ impl Description {
                 {"name": "connections", "description": "The HTTP APIs and MCP servers that runs call through the engine."},
                 {"name": "budgets", "description": "Limit the cost of runs in a day or a month."},
                 {"name": "models", "description": "The models runs can use."},
-                {"name": "organization", "description": "The organization behind the key."},
+                {"name": "organization", "description": "The organization of the key."},
                 {"name": "console", "description": "Sign a browser in at the web console."},
                 {"name": "administration", "description": administration(mode)},
                 {"name": "operations", "description": "Health and description of the engine."},
@@ -182,7 +182,7 @@ impl Description {
                 {"name": "account", "description": "The signed-in person: name, picture, password, sessions, second factor."},
                 {"name": "organizations", "description": "Organizations, their members and invitations."},
                 {"name": "keys", "description": "API keys of an organization."},
-                {"name": "billing", "description": "Credits of an organization, the ledger behind them, and payments."},
+                {"name": "billing", "description": "Credits of an organization, their ledger, and payments."},
                 {"name": "licenses", "description": "Licenses of an organization for self-hosted engines."},
                 {"name": "oauth", "description": "The OAuth 2.1 server, and the applications that act for a person."},
                 {"name": "operator", "description": "Organizations, people, nodes and master keys, for the operator of the installation."},
@@ -206,22 +206,22 @@ impl Description {
                 "api_key": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "An API key of the organization. The role an operation needs stands in its `security`; an \
+                    "description": "An API key of the organization. `security` of an operation has the role that it needs; an \
                         `admin` key may call every operation that needs `member`.",
                 },
                 "run_token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "A token for one run, of `POST /v1/runs/{id}/tokens`. The permission that an operation \
-                        needs stands in its `security`.",
+                    "description": "A token for one run, of `POST /v1/runs/{id}/tokens`. `security` of an operation \
+                        has the permission that it needs.",
                 },
             }),
             Self::Organization => json!({
                 "session": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "The token of a session, as a sign-in returns it. The role that an operation needs stands in \
-                        its `security`: `signed_in`, or the role of the person in the organization of the path. API keys are refused.",
+                    "description": "The token of a session, as a sign-in returns it. `security` of an operation has the role that it \
+                        needs: `signed_in`, or the role of the person in the organization of the path. API keys are refused.",
                 },
                 "operator_key": {
                     "type": "http",
@@ -360,7 +360,7 @@ fn complete(table: &[Access], path: &str, operation: &mut Value) {
 const FAILURE_EXAMPLES: [(ErrorCode, &str); 6] = [
     (
         ErrorCode::PreconditionFailed,
-        "If-Match: the content is another one",
+        "If-Match: the content has another entity tag",
     ),
     (
         ErrorCode::RangeNotSatisfiable,

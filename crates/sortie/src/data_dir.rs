@@ -140,7 +140,7 @@ pub(crate) fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
     let cause = plain::io(error);
     Failure::internal(match kind {
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
-            format!("{what} {path}: there is a file in the place of a folder; {other}")
+            format!("{what} {path}: a file exists where a folder is needed; {other}")
         }
         io::ErrorKind::StorageFull => format!("{what} {path}: {cause}; make room, or {other}"),
         io::ErrorKind::ReadOnlyFilesystem => {

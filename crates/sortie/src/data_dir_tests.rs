@@ -138,7 +138,7 @@ fn a_folder_that_cannot_be_used_is_named_with_the_way_out() {
     for failure in [data.create().unwrap_err(), data.running_engine().unwrap_err()] {
         let text = failure.to_string();
         assert!(
-            text.contains("a file in the place of a folder") && text.contains("--data-dir"),
+            text.contains("a file exists where a folder is needed") && text.contains("--data-dir"),
             "{text}"
         );
     }

@@ -233,7 +233,7 @@ fn in_doubt(verb: Verb) -> &'static str {
     if verb.is_safe() {
         ""
     } else {
-        "; whether the server has carried it out is not known"
+        "; it is unknown whether the server has processed it"
     }
 }
 

@@ -98,7 +98,7 @@ class Forbidden(APIError):
 
 
 class NotFound(APIError):
-    """404: there is no such resource in this organization."""
+    """404: this organization has no such resource."""
 
 
 class MethodNotAllowed(APIError):
@@ -114,7 +114,7 @@ class Gone(APIError):
 
 
 class PreconditionFailed(APIError):
-    """412: the content is another one than the request names."""
+    """412: the content has another entity tag than the request names."""
 
 
 class PayloadTooLarge(APIError):
@@ -122,7 +122,7 @@ class PayloadTooLarge(APIError):
 
 
 class RangeNotSatisfiable(APIError):
-    """416: the content has none of the bytes that were asked for."""
+    """416: the requested bytes are beyond the end of the content."""
 
 
 class RateLimited(APIError):

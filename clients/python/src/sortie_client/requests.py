@@ -33,6 +33,7 @@ class CancelRunsQuery(TypedDict):
     status: NotRequired[list[Literal["reserving", "queued", "starting", "running", "succeeded", "failed", "cancelled", "timed_out", "interrupted"] | str]]
     schedule: NotRequired[str]
     tag: NotRequired[str]
+    metadata: NotRequired[dict[str, str]]
     workflow: NotRequired[str]
     model: NotRequired[str]
     key: NotRequired[str]
@@ -316,6 +317,7 @@ class ListRunsQuery(TypedDict):
     status: NotRequired[list[Literal["reserving", "queued", "starting", "running", "succeeded", "failed", "cancelled", "timed_out", "interrupted"] | str]]
     schedule: NotRequired[str]
     tag: NotRequired[str]
+    metadata: NotRequired[dict[str, str]]
     workflow: NotRequired[str]
     model: NotRequired[str]
     key: NotRequired[str]
@@ -463,8 +465,10 @@ class RunRequest(TypedDict):
     files: NotRequired[list[RunFile]]
     input: NotRequired[Any]
     input_schema: NotRequired[dict[str, Any]]
+    instructions: NotRequired[str]
     max_cost_micros: NotRequired[int]
     max_steps: NotRequired[int]
+    metadata: NotRequired[dict[str, str]]
     model: NotRequired[str]
     output_schema: NotRequired[dict[str, Any]]
     prompt: NotRequired[str]
@@ -500,7 +504,7 @@ class TransferOwnership(TypedDict):
 
 
 class UpdateSchedule(TypedDict):
-    """Body of `PATCH /v1/schedules/{id}`: what is absent stays, `null` puts an optional field back to its default."""
+    """Body of `PATCH /v1/schedules/{id}`: absent fields stay as they are, `null` resets an optional field to its default."""
 
     callback: NotRequired[Callback | None]
     catch_up_window_seconds: NotRequired[int | None]
@@ -546,8 +550,10 @@ class WorkflowDefinition(TypedDict):
     files: NotRequired[list[RunFile]]
     input: NotRequired[Any]
     input_schema: NotRequired[dict[str, Any]]
+    instructions: NotRequired[str]
     max_cost_micros: NotRequired[int]
     max_steps: NotRequired[int]
+    metadata: NotRequired[dict[str, str]]
     model: NotRequired[str]
     output_schema: NotRequired[dict[str, Any]]
     prompt: str

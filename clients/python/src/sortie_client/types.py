@@ -47,7 +47,7 @@ class AnswerRequestedEvent(Model):
 
 class AnswerRequestedEventData(Model):
     reason: Literal["budget", "time", "repetition"] | str
-    """The limit that the run came near to."""
+    """The limit that the run has nearly reached."""
     step: int
     """The turn of the answer, from 1."""
 
@@ -133,13 +133,13 @@ class AuditEntry(Model):
     id: str
     """ID of the entry."""
     key_id: str | None = None
-    """ID of the key that made the change; absent where no key was used."""
+    """ID of the key that made the change; absent if no key was used."""
     request_id: str | None = None
     """ID of the request, which its log lines have too; absent for a change by the engine itself."""
     target: str
     """Name or id of the changed resource."""
     user_id: str | None = None
-    """ID of the person behind the grant or the session; absent for every other author."""
+    """ID of the person who owns the grant or the session; absent for every other author."""
 
 
 class AuditPage(Model):
@@ -182,9 +182,9 @@ class Balance(Model):
     """Answer of `GET /v1/organizations/{id}/balance`."""
 
     available_micros: int
-    """Credits available for new runs: the balance without what is reserved, at least 0."""
+    """Credits available for new runs: the balance minus reserved credits, at least 0."""
     balance_micros: int
-    """Credits of the organization. Negative where credits that were spent were taken back."""
+    """Credits of the organization. Negative if a refund or dispute took back credits that were already spent."""
     reserved_micros: int
     """Credits reserved for runs that are not settled."""
 
@@ -365,13 +365,13 @@ class ConfirmedAuthorization(Model):
     """A confirmed authorization."""
 
     account: str | None = None
-    """Account whose tokens the connection uses now, where the authorization server names it."""
+    """Account that the connection now acts for, if the authorization server names it."""
     connection: str
     """Name of the connection."""
     issuer: str | None = None
-    """Issuer of the authorization server, where it is known."""
+    """Issuer of the authorization server, if known."""
     scope: str | None = None
-    """Scopes that were granted, where the server names them."""
+    """Granted scopes, if the server names them."""
     status: Literal["ready", "needs_authorization", "error"] | str
     """Status of the connection: `ready`."""
 
@@ -402,7 +402,7 @@ class Connection(Model):
     status: Literal["ready", "needs_authorization", "error"] | str
     """State of the connection."""
     type: Literal["http", "mcp"] | str
-    """Kind of server behind the connection."""
+    """Kind of server that the connection calls."""
     updated_at: datetime
     """Time of the last change."""
     url: str | None = None
@@ -418,7 +418,7 @@ class ConnectionAuth(Model):
     """`oauth`: authorization endpoint. Default, for `mcp`: discovered from the server."""
     client_id: str | None = None
     """
-    `oauth`: the client ID that is registered for this engine. Default: the engine registers itself where the
+    `oauth`: the client ID that is registered for this engine. Default: the engine registers itself if the
     server allows it.
     """
     client_secret: str | None = None
@@ -426,7 +426,7 @@ class ConnectionAuth(Model):
     issuer: str | None = None
     """
     `oauth`: issuer of the authorization server that `client_id` belongs to. The client and its secret go to no
-    other. Default: the server that authorized the connection first; beside `authorization_url`, any of its origin.
+    other. Default: the server that authorized the connection first; with `authorization_url`, any server of its origin.
     """
     name: str | None = None
     """`header`, `query`: the name of the header or parameter."""
@@ -460,7 +460,7 @@ class ConnectionCall(Model):
     path: str
     """The path below the connection's URL without its query, or the name of the MCP tool."""
     status: int | None = None
-    """The status of the answer; absent where there was none."""
+    """The status of the response; absent if none arrived."""
 
 
 class ConnectionCallEvent(Model):
@@ -493,7 +493,7 @@ class ConnectionDefinition(Model):
     headers: dict[str, str] | None = None
     """Headers added to every request, by name; at most 32. The values are redacted in answers."""
     type: Literal["http", "mcp"] | str
-    """Kind of server behind the connection."""
+    """Kind of server that the connection calls."""
     url: str | None = None
     """
     Base URL of the API, or the endpoint of the MCP server: http or https, without user info and fragment. A query
@@ -761,7 +761,7 @@ class Delivery(Model):
     state: Literal["pending", "retrying", "delivered", "abandoned"] | str
     """State of the delivery."""
     status: int | None = None
-    """The HTTP status of the last answer; absent where there was none."""
+    """HTTP status of the last response; absent if none arrived."""
 
 
 class DeliveryAttempt(Model):
@@ -781,7 +781,7 @@ class DeliveryAttempt(Model):
     before the delivery was abandoned.
     """
     status: int | None = None
-    """The HTTP status of the answer; absent where there was none."""
+    """HTTP status of the response; absent if none arrived."""
 
 
 class DeliveryPage(Model):
@@ -946,7 +946,7 @@ class Fire(Model):
     instant: datetime
     """Scheduled time of the occurrence, without jitter; for a manual trigger, its time."""
     instants: int | None = None
-    """Number of occurrences that this entry stands for; absent for one."""
+    """Number of occurrences in this entry; absent for one."""
     last_instant: datetime | None = None
     """Scheduled time of the last of them."""
     outcome: Literal["started", "waiting", "skipped"] | str
@@ -1050,7 +1050,7 @@ class InterruptedEventData(Model):
     step: int
     """The turn it was in; 0 if it is not known."""
     tool: str | None = None
-    """With `uncertain_call`: the tool whose call was under way and may have had its effect."""
+    """With `uncertain_call`: the tool that was being called. The call may have had its effect."""
 
 
 class Invitation(Model):
@@ -1142,7 +1142,7 @@ class LedgerEntry(Model):
     """Movement of credits. Entries are never changed."""
 
     amount_micros: int
-    """Micros that were added to the balance; negative where they were taken."""
+    """Micros added to the balance; negative if deducted."""
     created_at: datetime
     """Time of the movement."""
     description: str
@@ -1150,11 +1150,11 @@ class LedgerEntry(Model):
     kind: Literal["charge", "purchase", "refund", "refund_failed", "dispute", "dispute_won", "grant", "correction"] | str
     """Kind of the movement. New kinds may be added."""
     payment_id: str | None = None
-    """Payment that the movement belongs to; absent where there is none."""
+    """Payment that the movement belongs to, if any."""
     run_id: str | None = None
     """Run that was charged; absent for other movements."""
     topup_id: str | None = None
-    """Purchase that the movement belongs to; absent where there is none."""
+    """Purchase that the movement belongs to, if any."""
 
 
 class LedgerPage(Model):
@@ -1254,7 +1254,7 @@ class MasterKeys(Model):
     next_cursor: str
     """Continues the list; empty on the last page."""
     nodes: list[NodeKeys]
-    """Keys of every node whose lease has not expired."""
+    """Keys of every node with a lease that has not expired."""
     sealed: list[SealedValues]
     """Number of values of this page for each key. The sum over all pages is the total."""
 
@@ -1564,7 +1564,7 @@ class OrganizationMember(Model):
     """Member of an organization."""
 
     avatar_url: str | None = None
-    """Address of the person's picture; absent where there is none."""
+    """Address of the person's picture; absent without one."""
     email: str
     """Email address of the person."""
     id: str
@@ -1669,9 +1669,9 @@ class PersonSession(Model):
     """Session of a person at a self-hosted engine, as an admin sees it."""
 
     address: str | None = None
-    """Address that the person signed in from; absent where it is not known."""
+    """Address that the person signed in from; absent if unknown."""
     agent: str | None = None
-    """Name that the client gave itself (`User-Agent`); absent where it gave none."""
+    """`User-Agent` of the client; absent if it sent none."""
     created_at: datetime
     """Time of the sign-in."""
     email: str
@@ -1730,7 +1730,7 @@ class PutLicense(Model):
     """Body of `PUT /v1/admin/license`."""
 
     token: str
-    """License token. An organization creates one with a deployment of its own."""
+    """License token. An organization gets one when it creates a deployment."""
 
 
 class Readiness(Model):
@@ -1802,7 +1802,7 @@ class Reseal(Model):
     resealed: int
     """Values that were sealed again, with the first key of this node."""
     unreadable: int
-    """Values that none of the node's keys opens. They are unchanged; the node's log names them."""
+    """Values that the node has no key for. They are unchanged; the node's log names them."""
 
 
 class ResetLink(Model):
@@ -1856,7 +1856,7 @@ class ResumedEventData(Model):
     attempt: int
     """Number of this attempt at the run, from 2."""
     step: int
-    """The last turn that was completed; 0 where it begins again."""
+    """The last completed turn; 0 if the run starts from the beginning."""
 
 
 class RetryEvent(Model):
@@ -1893,7 +1893,7 @@ class Run(Model):
     """A run as a client sees it."""
 
     artifacts: list[Artifact] | None = None
-    """Files that the run left under `outputs/`, by path; absent where there are none."""
+    """Files that the run left under `outputs/`, by path; absent without any."""
     billing_pending: bool
     """Whether the cost is still to be settled."""
     cost_micros: int | None = None
@@ -1912,6 +1912,8 @@ class Run(Model):
     """ID of the last recorded event."""
     max_cost_micros: int
     """Budget of the run, in micros."""
+    metadata: dict[str, str] | None = None
+    """Metadata of the run: the pairs sent and those of its workflow."""
     model: str | None = None
     """ID of the model that the run uses."""
     output: str | None = None
@@ -1960,9 +1962,9 @@ class RunConnection(Model):
     """A connection of a run: a saved one by `ref`, or an inline definition by `type` and `url`."""
 
     allowed_methods: list[str] | None = None
-    """The only HTTP methods the agent may use; beside `ref`, of those the saved connection allows."""
+    """The only HTTP methods the agent may use; with `ref`, a subset of those that the saved connection allows."""
     allowed_tools: list[str] | None = None
-    """The only MCP tools the agent may use; beside `ref`, of those the saved connection allows."""
+    """The only MCP tools the agent may use; with `ref`, a subset of those that the saved connection allows."""
     auth: ConnectionAuth | None = None
     """Authentication of an inline definition, every type but `oauth`. The engine uses it and does not keep it."""
     headers: dict[str, str] | None = None
@@ -1987,7 +1989,7 @@ class RunDefinition(Model):
     request: RunRequest
     """The resolved request: defaults filled in, workflow name and callback removed."""
     requires_credentials: list[str]
-    """Inline connections whose credentials were not kept."""
+    """Inline connections with credentials that were not stored."""
 
 
 class RunFile(Model):
@@ -2039,10 +2041,21 @@ class RunRequest(Model):
     A JSON Schema that `input` must match. At most 64 KiB; only local `$ref`s. Patterns are regular expressions without
     look-around and back-references, of a limited size.
     """
+    instructions: str | None = None
+    """
+    Instructions that say who the agent is and how it works. The model reads them after the engine's system prompt and
+    before the task. Replaces the saved instructions of the workflow; an empty text uses none. At most 64 KiB.
+    """
     max_cost_micros: int | None = None
     """Budget in micros. Default: `default_max_cost_micros` of `GET /v1/me`."""
     max_steps: int | None = None
     """Maximum number of model calls; retries do not count. The run fails when it needs more. Default 200."""
+    metadata: dict[str, str] | None = None
+    """
+    Pairs of texts that the run carries and can be found by: at most 16. A key has 1 to 64 characters and no control
+    characters, a value at most 512 characters. Pairs sent are added to those of the workflow and replace those with the
+    same key.
+    """
     model: str | None = None
     """Model ID. Default: `default_model` of `GET /v1/models`."""
     output_schema: dict[str, Any] | None = None
@@ -2051,9 +2064,9 @@ class RunRequest(Model):
     without look-around and back-references, of a limited size.
     """
     prompt: str | None = None
-    """The task. Required unless `workflow` is set, whose saved prompt it then replaces. At most 128 KiB."""
+    """The task. Required unless `workflow` is set. Replaces the saved prompt of the workflow. At most 128 KiB."""
     replay_of: str | None = None
-    """ID of the run that this one repeats. It is only kept and shown: send the definition of that run as well."""
+    """ID of the run that this one repeats. The engine only stores and returns it: also send the definition of that run."""
     shell: bool | None = None
     """Lets the agent run shell commands and write files in its working directory. Default `true`."""
     tags: list[str] | None = None
@@ -2063,7 +2076,7 @@ class RunRequest(Model):
     web: bool | WebRestriction | None = None
     """Lets the agent fetch pages, call public APIs and search. Default off."""
     workflow: str | None = None
-    """Name of a saved workflow. Other definition fields sent replace the saved ones whole."""
+    """Name of a saved workflow. Other definition fields sent replace the saved ones whole; only `metadata` is merged."""
     zero_data_retention: bool | None = None
     """Stores nothing of the run's content. Default `false`."""
 
@@ -2232,7 +2245,7 @@ class SuspendOrganization(Model):
     """Body of `POST /v1/operator/organizations/{id}/suspend`."""
 
     cancel: bool | None = False
-    """Whether runs at work are cancelled too. Default: false, they end normally."""
+    """Whether active runs are cancelled too. Default: false, they end normally."""
     reason: str | None = None
     """Reason, for operators: at most 500 characters."""
 
@@ -2275,13 +2288,13 @@ class ToolEnd(Model):
     """Data of `tool_end`."""
 
     cost_micros: int | None = None
-    """Price of the call; left out where it is zero."""
+    """Price of the call; omitted when zero."""
     duration_ms: int
     """Duration of the call, in milliseconds."""
     id: str
     """The call's id."""
     is_error: bool
-    """Whether the model was told of a failure."""
+    """Whether the call failed. The model sees the failure."""
     output: str
     """Output that the model was given, cut at [`TOOL_OUTPUT_BYTES`]."""
     output_bytes: int
@@ -2340,7 +2353,7 @@ class TransferOwnership(Model):
 
 
 class UpdateSchedule(Model):
-    """Body of `PATCH /v1/schedules/{id}`: what is absent stays, `null` puts an optional field back to its default."""
+    """Body of `PATCH /v1/schedules/{id}`: absent fields stay as they are, `null` resets an optional field to its default."""
 
     callback: Callback | None = None
     catch_up_window_seconds: int | None = None
@@ -2348,7 +2361,7 @@ class UpdateSchedule(Model):
     cron: str | None = None
     """Cron expression, as in a new schedule."""
     enabled: bool | None = None
-    """Whether the schedule is enabled; `null` is `true`. An enabled schedule goes on with its next occurrence."""
+    """Whether the schedule is enabled; `null` is `true`. An enabled schedule continues with its next occurrence."""
     input: Any | None = None
     """Task data of every run, kept as sent. At most 1 MiB."""
     jitter_seconds: int | None = None
@@ -2390,7 +2403,7 @@ class Usage(Model):
 
 
 class UsageFigures(Model):
-    """Sums over runs. Runs that are not settled yet count with what they have cost so far."""
+    """Sums over runs. Runs that are not settled yet count with their cost so far."""
 
     cost_micros: int
     """Cost of the runs."""
@@ -2427,7 +2440,7 @@ class User(Model):
     """A person who can sign in."""
 
     avatar_url: str | None = None
-    """Address of the person's picture, which changes with the picture; absent where there is none."""
+    """Address of the person's picture, which changes with the picture; absent without one."""
     created_at: datetime
     """Time of the sign-up."""
     email: str
@@ -2503,10 +2516,21 @@ class Workflow(Model):
     A JSON Schema that `input` must match. At most 64 KiB; only local `$ref`s. Patterns are regular expressions without
     look-around and back-references, of a limited size.
     """
+    instructions: str | None = None
+    """
+    Instructions that say who the agent is and how it works. The model reads them after the engine's system prompt and
+    before the task. Replaces the saved instructions of the workflow; an empty text uses none. At most 64 KiB.
+    """
     max_cost_micros: int | None = None
     """Budget in micros. Default: `default_max_cost_micros` of `GET /v1/me`."""
     max_steps: int | None = None
     """Maximum number of model calls; retries do not count. The run fails when it needs more. Default 200."""
+    metadata: dict[str, str] | None = None
+    """
+    Pairs of texts that the run carries and can be found by: at most 16. A key has 1 to 64 characters and no control
+    characters, a value at most 512 characters. Pairs sent are added to those of the workflow and replace those with the
+    same key.
+    """
     model: str | None = None
     """Model ID. Default: `default_model` of `GET /v1/models`."""
     name: str
@@ -2554,10 +2578,21 @@ class WorkflowDefinition(Model):
     A JSON Schema that `input` must match. At most 64 KiB; only local `$ref`s. Patterns are regular expressions without
     look-around and back-references, of a limited size.
     """
+    instructions: str | None = None
+    """
+    Instructions that say who the agent is and how it works. The model reads them after the engine's system prompt and
+    before the task. Replaces the saved instructions of the workflow; an empty text uses none. At most 64 KiB.
+    """
     max_cost_micros: int | None = None
     """Budget in micros. Default: `default_max_cost_micros` of `GET /v1/me`."""
     max_steps: int | None = None
     """Maximum number of model calls; retries do not count. The run fails when it needs more. Default 200."""
+    metadata: dict[str, str] | None = None
+    """
+    Pairs of texts that the run carries and can be found by: at most 16. A key has 1 to 64 characters and no control
+    characters, a value at most 512 characters. Pairs sent are added to those of the workflow and replace those with the
+    same key.
+    """
     model: str | None = None
     """Model ID. Default: `default_model` of `GET /v1/models`."""
     output_schema: dict[str, Any] | None = None

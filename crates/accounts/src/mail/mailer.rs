@@ -167,7 +167,7 @@ impl Parts {
         let content = match self.opened(mail) {
             Ok(content) => content,
             Err(reason) => {
-                tracing::error!(%reason, mail = %mail.id, "a queued mail cannot be read");
+                tracing::error!(%reason, mail = %mail.id, "cannot read a queued mail");
                 return (self.after_failure(mail, LONGEST_PAUSE), EmailDelivery::Failed);
             }
         };

@@ -59,7 +59,7 @@ impl Page {
                 .notes("If you have not signed up, ignore this mail."),
             Letter::SignUpAgain { name } => Self::titled("You already have an account")
                 .greets(name)
-                .says("Somebody signed up with this email address, which has an account already.")
+                .says("A person signed up with this email address, which already has an account.")
                 .says("If that was you, sign in. If you forgot the password, set a new one on that page.")
                 .offers("Sign in", &sign_in)
                 .notes("If that was not you, ignore this mail: nothing has changed."),
@@ -69,7 +69,7 @@ impl Page {
                 expires_at,
             } => Self::titled("Set a new password")
                 .greets(name)
-                .says("Somebody asked for a new password for your account.")
+                .says("A person asked to reset the password of your account.")
                 .offers("Set a new password", url)
                 .until(*expires_at)
                 .notes("If that was not you, ignore this mail: your password stays as it is."),
@@ -94,9 +94,7 @@ impl Page {
                 ))
                 .offers("Accept the invitation", url)
                 .until(*expires_at)
-                .notes(
-                    "The invitation is for this address alone. If you do not expect it, ignore this mail.",
-                ),
+                .notes("The invitation is only for this address. If you do not expect it, ignore this mail."),
             Letter::OwnershipHandedOver {
                 organization,
                 from,
@@ -266,7 +264,7 @@ fn topup_declined(organization: &str, amount_cents: i64, again_at: Timestamp) ->
             dollars(amount_cents)
         ))
         .says(format!(
-            "The next attempt is on {}. Save another card before then, if this one is no longer good.",
+            "The next attempt is on {}. Save another card before then if this one does not work.",
             moment(again_at)
         ))
         .notes("When the credits are used up, new runs are refused.")
@@ -286,7 +284,7 @@ fn topups_disabled(organization: &str, amount_cents: i64) -> Page {
 fn card_gone(organization: &str) -> Page {
     Page::titled(format!("{organization} buys no more credits automatically"))
         .says(format!(
-            "The payment provider does not have the saved card of {organization} any more. Nothing was charged. Automatic \
+            "The payment provider has deleted the saved card of {organization}. Nothing was charged. Automatic \
              purchases are disabled now."
         ))
         .says("Save a card, and enable them again.")
@@ -300,7 +298,7 @@ fn cardholder_needed(organization: &str, amount_cents: i64, checkout: Option<&st
              the payment. Nothing was charged.",
             dollars(amount_cents)
         ))
-        .says("Automatic purchases wait until credits were bought by hand, or are enabled again.")
+        .says("Automatic purchases are paused until you buy credits manually or enable them again.")
         .notes("When the credits are used up, new runs are refused.");
     match checkout {
         Some(url) => page

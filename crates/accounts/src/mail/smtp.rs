@@ -45,7 +45,7 @@ pub enum NotSent {
     #[error("the mail server answered {1} to {0}")]
     Answered(&'static str, u16),
     /// The server offers no TLS.
-    #[error("the mail server does not offer STARTTLS: nothing is sent in clear to another machine")]
+    #[error("the mail server does not offer STARTTLS: mail is not sent unencrypted to another machine")]
     NoTls,
     /// The server refused the user or the password, or does not support authentication.
     #[error("the mail server does not accept the user and the password{}", .0.map(|code| format!(": it answered {code}")).unwrap_or_default())]

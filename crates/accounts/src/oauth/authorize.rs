@@ -105,7 +105,7 @@ impl Accounts {
         let client_id = client_id.ok_or_else(|| page(missing("client_id")))?;
         let client = self.client(&client_id, network).await?.ok_or_else(|| {
             AuthorizationRefusal::Page(
-                "client_id: the application is not registered here, or no longer".to_owned(),
+                "client_id: the application is not registered, or its registration was deleted".to_owned(),
             )
         })?;
         let asked = one(parameters, "redirect_uri").map_err(page)?;

@@ -57,7 +57,7 @@ impl ClientMetadata {
                 return Err(invalid("client_id: must be the URL of the document"));
             }
             if members.contains_key("client_secret") {
-                return Err(invalid("client_secret: a document must have none"));
+                return Err(invalid("client_secret: must be absent in a document"));
             }
         }
         includes(&members, "grant_types", "authorization_code")?;

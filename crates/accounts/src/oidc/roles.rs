@@ -72,7 +72,7 @@ impl Parts {
             self.take_role(user, actor).await?;
         }
         Err(ErrorCode::Forbidden.because(format!(
-            "{} gives you no role here: ask its administrator",
+            "{} does not give you a role here: ask its administrator",
             settings.label
         )))
     }

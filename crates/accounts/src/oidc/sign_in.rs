@@ -236,7 +236,7 @@ impl Parts {
 
     /// Exchanges the answer of a provider for the claims of the person, and checks both.
     async fn claims(&self, flow: &OidcFlow, answer: &OidcAnswer<'_>) -> Fetched<Claims> {
-        let unknown = |_| Failure::refused("the provider is no longer configured");
+        let unknown = |_| Failure::refused("the provider is not configured");
         let provider = self.provider(&flow.provider).map_err(unknown)?;
         let (settings, clock) = (&provider.settings, &self.options.clock);
         let metadata = provider.metadata(clock).await?;
@@ -316,8 +316,8 @@ impl Parts {
             // An account with an unverified address may belong to a stranger who knows its password.
             if account.person.email_verified_at.is_none() && !account.password.is_empty() {
                 return Err(ErrorCode::Forbidden.because(
-                    "this address has an account, and nobody has proved that the address is theirs: set a new \
-                     password by \"Forgot the password?\" first, which proves it"));
+                    "this address has an account that has not verified it: set a new password with \"Forgot the \
+                     password?\" first, which verifies it"));
             }
             let linked = ProvenIdentity::Linked {
                 identity,
@@ -454,7 +454,7 @@ fn failed(settings: &IdentityProvider, failure: &Failure) -> Refusal {
     match failure {
         Failure::Away(cause) => {
             tracing::warn!(provider = settings.name, %cause, "an identity provider failed");
-            ErrorCode::Unavailable.because(format!("{label} does not answer as it should: try again later"))
+            ErrorCode::Unavailable.because(format!("{label} returned an unexpected answer: try again later"))
         }
         Failure::Refused(cause) => {
             tracing::warn!(provider = settings.name, %cause, "refused a sign-in at an identity provider");
@@ -479,7 +479,7 @@ fn trusted_address(settings: &IdentityProvider, claims: &Claims) -> Result<Email
         .and_then(|text| EmailAddress::parse(text).ok())
     else {
         return refused(format!(
-            "{label} names no email address of yours: ask its administrator"
+            "{label} did not return your email address: ask its administrator"
         ));
     };
     if !claims.email_is_verified() {

@@ -49,7 +49,7 @@ impl<'a> SignedToken<'a> {
         let decode = |part: &str| {
             BASE64_URL_SAFE_NO_PAD
                 .decode(part)
-                .map_err(|_| "the ID token is no base64url")
+                .map_err(|_| "the ID token is not base64url")
         };
         let header: Header =
             serde_json::from_slice(&decode(header)?).map_err(|_| "the ID token has a wrong header")?;
@@ -93,7 +93,7 @@ pub(super) struct Claims(Map<String, Value>);
 impl Claims {
     /// Parses the answer of a userinfo endpoint and checks its subject.
     pub(super) fn of_userinfo(bytes: &[u8], subject: &str) -> Result<Self, &'static str> {
-        let claims = Self(serde_json::from_slice(bytes).map_err(|_| "the userinfo is no JSON object")?);
+        let claims = Self(serde_json::from_slice(bytes).map_err(|_| "the userinfo is not a JSON object")?);
         if claims.text("sub") == Some(subject) {
             Ok(claims)
         } else {

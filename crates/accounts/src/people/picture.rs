@@ -44,7 +44,7 @@ pub(crate) enum NoPicture {
     Type,
     #[error("the picture must be at most {PICTURE_BYTES} bytes")]
     TooLarge,
-    #[error("the body is no {0} picture, or it is not complete")]
+    #[error("the body must be a complete {0} picture")]
     Broken(&'static str),
     #[error("the picture must have 1 to {LONGEST_SIDE} pixels on each side")]
     Sides,

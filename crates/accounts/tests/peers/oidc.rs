@@ -195,5 +195,5 @@ async fn oidc_provider_refuses_a_wrong_secret() {
     let rig = Rig::with_provider(settings(&issuer, "wrong")).await;
     let (flow, callback) = away(rig.accounts(), &mut Browser::default(), "cat").await;
     let refused = back(rig.accounts(), &flow, &callback).await.unwrap_err();
-    assert_eq!(refused, "Example does not answer as it should: try again later");
+    assert_eq!(refused, "Example returned an unexpected answer: try again later");
 }

@@ -203,7 +203,7 @@ fn output<'a>(outputs: &[&'a ToolResult], number: usize) -> Result<Cow<'a, str>,
         Some(ToolContent::Text(text) | ToolContent::TextWithMedia { text, .. }) => Ok(Cow::Borrowed(text)),
         Some(ToolContent::Media(media)) => Ok(Cow::Borrowed(&media.label)),
         Some(ToolContent::Dropped { bytes }) => Err(format!(
-            "the output of block {number} ({bytes} bytes) is no longer held: the outputs are too large"
+            "the output of block {number} ({bytes} bytes) was dropped: the outputs are too large"
         )),
         None => Err(format!("block {number} has no output")),
     }

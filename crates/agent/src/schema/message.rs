@@ -36,9 +36,9 @@ pub(super) fn of_instance(root: &str, error: &ValidationError<'_>) -> Vec<String
             .map(|name| cut(&format!("{}: unknown property", with_property(at.clone(), name))))
             .collect(),
         ValidationErrorKind::Type { kind } => vec![message(not_of_type(kind))],
-        ValidationErrorKind::AnyOf { .. } => vec![message("matches none of the schemas of anyOf".to_owned())],
+        ValidationErrorKind::AnyOf { .. } => vec![message("must match a schema of anyOf".to_owned())],
         ValidationErrorKind::OneOfNotValid { .. } => {
-            vec![message("matches none of the schemas of oneOf".to_owned())]
+            vec![message("must match a schema of oneOf".to_owned())]
         }
         ValidationErrorKind::OneOfMultipleValid { .. } => {
             vec![message(
@@ -65,7 +65,7 @@ pub(super) fn of_schema(error: &ValidationError<'_>) -> String {
         PATTERN_RULE.to_owned()
     } else if let ValidationErrorKind::AnyOf { .. } = error.kind() {
         // The meta-schema allows several forms of `type`, `items` and other keywords.
-        "has none of the forms that JSON Schema allows there".to_owned()
+        "has a form that JSON Schema does not allow there".to_owned()
     } else {
         error.to_string()
     };

@@ -364,7 +364,7 @@ async fn a_call_in_doubt_ends_the_run_and_names_the_call() {
     let probes = probes();
     let script = [reply(vec![call("a", "post", &json!({"n": 1}))]), says("{}")];
     let ran = attempt(&probes, &script, None, Some(3), 200_000).await;
-    assert_eq!(failed(&ran.outcome), "the run is no longer this worker's");
+    assert_eq!(failed(&ran.outcome), "the run was taken over by another worker");
     let again = attempt(&probes, &script, Some(ran.recorder.entries()), None, 200_000).await;
     let Outcome::Uncertain(call) = &again.outcome else {
         panic!("{:?}", again.outcome)

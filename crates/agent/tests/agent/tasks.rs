@@ -87,7 +87,7 @@ async fn lost_in_task(tool: &Arc<Tasked>) -> Vec<Entry> {
     let (mut workspace, _root) = workspace(&untouched());
     let spec = spec("Go.").with_tool(Arc::clone(tool) as Arc<dyn Tool>);
     let lost = run_agent(spec, &model, &mut workspace, &recorder).await;
-    assert!(failed(&lost).contains("no longer this worker's"), "{lost:?}");
+    assert!(failed(&lost).contains("taken over by another worker"), "{lost:?}");
     workspace.close().await.unwrap();
     let entries = recorder.entries();
     let journal = Journal::new(entries.clone());

@@ -459,7 +459,7 @@ async fn a_run_whose_events_nobody_takes_stops_before_the_next_effect() {
     let (mut workspace, _root) = workspace(&backend);
     let recorder = Recorder::refusing_from(1);
     let outcome = run_agent(spec("Go."), &model, &mut workspace, &recorder).await;
-    assert_eq!(failed(&outcome), "the run is no longer this worker's");
+    assert_eq!(failed(&outcome), "the run was taken over by another worker");
     assert_eq!(recorder.kinds(), ["model_call"]);
     workspace.close().await.unwrap();
 }

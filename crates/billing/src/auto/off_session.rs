@@ -83,7 +83,7 @@ impl Parts {
                 Err(Error::Stripe(error))
                     if error.is_missing() && self.now() >= topup.created_at + ERRORS_TIMEOUT =>
                 {
-                    let why = "Stripe does not have the payment any more";
+                    let why = "Stripe has deleted the payment";
                     self.end_unpaid(topup, None, Unpaid::Unknown(why)).await
                 }
                 seen => seen,
@@ -339,7 +339,7 @@ impl Parts {
         };
         let error = match how {
             Unpaid::Declined(code) => format!("declined: {code}"),
-            Unpaid::NeedsCardholder => "the bank asks for the cardholder".to_owned(),
+            Unpaid::NeedsCardholder => "the bank requires a confirmation by the cardholder".to_owned(),
             Unpaid::NoCard(why) | Unpaid::Unknown(why) => (*why).to_owned(),
         };
         let audit = self.audit(

@@ -204,7 +204,7 @@ impl Parts {
     /// because its page is not checked for payments then.
     pub(crate) async fn open_checkout(&self, topup: &TopupRow) -> Result<Checkout> {
         let Some(customer) = &topup.customer else {
-            return Err(Refusal::internal("the organization is no customer yet").into());
+            return Err(Refusal::internal("the organization is not a customer yet").into());
         };
         let id = topup.id.to_string();
         let org_url = &self.options.org_url;

@@ -217,7 +217,7 @@ impl Parts {
 
     /// Ends a purchase with a payment that differs from the order. An operator has to check it.
     async fn reject_mismatch(&self, topup: &TopupRow) -> Result<SyncOutcome> {
-        tracing::error!(topup = %topup.id, "a purchase was paid in another way than it was ordered, and is not credited");
+        tracing::error!(topup = %topup.id, "a purchase was paid differently than ordered, and is not credited");
         self.metrics.differs();
         self.fail(topup.id, topup.kind, "paid in another way than it was ordered")
             .await?;

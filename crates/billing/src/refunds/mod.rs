@@ -129,7 +129,7 @@ impl Parts {
             }
         };
         if let Err(error) = self.store.refund_due_at(order.id, order.tries, next).await {
-            tracing::warn!(payment = %order.payment, %error, "recording a refund failed; it is looked at again");
+            tracing::warn!(payment = %order.payment, %error, "recording a refund failed; it is retried");
         }
     }
 

@@ -148,7 +148,7 @@ impl Parts {
         let took = self.store.take_back(report).await?;
         if took.is_new {
             tracing::info!(payment = %payment.id, organization = %payment.org, action, %state, cents = amount_cents,
-                moved_micros = took.moved_micros, "recorded what Stripe takes back");
+                moved_micros = took.moved_micros, "recorded a refund or dispute of Stripe");
             if let Some(notices) = self.options.notices.as_ref().filter(|_| has_mail) {
                 notices.queued();
             }

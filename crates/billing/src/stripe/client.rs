@@ -244,7 +244,7 @@ impl Stripe {
 
     fn url(&self, path: &[&str]) -> Result<Url> {
         let mut url = self.settings.api_url.clone();
-        let unusable = |()| StripeError::Unreachable("stripe.api_url is no base of addresses".to_owned());
+        let unusable = |()| StripeError::Unreachable("stripe.api_url: must be a base URL".to_owned());
         url.path_segments_mut()
             .map_err(unusable)?
             .clear()
@@ -293,8 +293,7 @@ impl Stripe {
             let error = StripeError::of_answer(status.as_u16(), &body);
             return Err(if is_repeated { error.repeated() } else { error });
         }
-        serde_json::from_slice(&body)
-            .map_err(|_| StripeError::Unreadable("not the object that was asked for"))
+        serde_json::from_slice(&body).map_err(|_| StripeError::Unreadable("not the requested object"))
     }
 }
 

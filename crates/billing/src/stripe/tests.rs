@@ -347,7 +347,7 @@ async fn each_failure_of_stripe_has_a_name() {
 #[tokio::test]
 async fn a_server_that_is_not_stripe_is_told() {
     for (answer, told) in rows! {
-        "200 OK\r\ncontent-length: 2\r\n\r\n{}", "not the object that was asked for";
+        "200 OK\r\ncontent-length: 2\r\n\r\n{}", "not the requested object";
         "418 Teapot\r\ncontent-length: 2\r\n\r\n{}", "an error without a reason";
         "302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n", "an unexpected status";
     } {

@@ -63,7 +63,7 @@ impl Billing {
             return Err(ErrorCode::InvalidRequest.because(error.to_string()).into());
         }
         let event: Event = serde_json::from_slice(body)
-            .map_err(|_| ErrorCode::InvalidRequest.because("the body is no event of Stripe"))?;
+            .map_err(|_| ErrorCode::InvalidRequest.because("the body is not an event of Stripe"))?;
         let new = recorded(&event, now).ok_or_else(|| {
             ErrorCode::InvalidRequest.because("the event has no ID, or a name that is too long")
         })?;

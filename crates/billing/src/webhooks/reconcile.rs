@@ -91,7 +91,7 @@ impl Parts {
             TopupKind::Auto => self.sync_auto_topup(topup).await,
         };
         if let Err(error) = &seen {
-            tracing::warn!(topup = %topup.id, %error, "looking at a purchase failed; it is looked at again");
+            tracing::warn!(topup = %topup.id, %error, "processing a purchase failed; it is retried");
         }
         if matches!(seen, Ok(SyncOutcome::Recorded)) {
             return;
@@ -102,7 +102,7 @@ impl Parts {
         };
         let next = self.now() + pause_after(topup.kind, state, topup.checks);
         if let Err(error) = self.store.check_topup_at(topup.id, topup.checks, next).await {
-            tracing::warn!(topup = %topup.id, %error, "recording a look at a purchase failed");
+            tracing::warn!(topup = %topup.id, %error, "recording the state of a purchase failed");
         }
     }
 
@@ -112,7 +112,7 @@ impl Parts {
             Some(session) => match self.sync_checkout(session).await {
                 // The operator has switched to another Stripe account.
                 Err(Error::Stripe(error)) if error.is_missing() && self.now() >= end_of_page(topup) => {
-                    let why = Some("Stripe does not have the page any more");
+                    let why = Some("Stripe has deleted the page");
                     self.end(topup.id, topup.kind, TopupState::Expired, why).await?;
                     Ok(SyncOutcome::Recorded)
                 }
@@ -175,7 +175,7 @@ impl Parts {
                 .collect();
             let found = self.store.record_stripe_events(events).await?;
             if found > 0 {
-                tracing::info!(found, "found events of Stripe that no webhook has brought");
+                tracing::info!(found, "found events of Stripe that no webhook delivered");
             }
             after = page.data.last().map(|event| event.id.clone());
             if !page.has_more || after.is_none() {

@@ -18,7 +18,7 @@ pub(super) fn endpoint(connection: &Url, data: &str) -> Result<Url, &'static str
     }
     let mut endpoint = connection
         .join(data)
-        .map_err(|_| "the server names an endpoint that is no URL")?;
+        .map_err(|_| "the server names an endpoint that is not a URL")?;
     if endpoint.origin() != connection.origin() || !endpoint.origin().is_tuple() {
         return Err("the server names an endpoint of another origin than the connection has");
     }

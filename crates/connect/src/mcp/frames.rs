@@ -19,7 +19,7 @@ const VALUES: usize = 200_000;
 const BEGINNING_BYTES: usize = 100;
 
 /// Start of the error about an invalid message.
-pub(super) const NO_MESSAGE: &str = "the server's answer is no MCP message";
+pub(super) const NO_MESSAGE: &str = "the server's answer is not an MCP message";
 
 /// A message exceeds a size limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -321,7 +321,7 @@ mod tests {
                 json!({"$ref": "https://evil.com/s"}),
                 "its schema refers to another document",
             ),
-            (json!({"type": "string"}), "its arguments are no object"),
+            (json!({"type": "string"}), "its arguments are not an object"),
             (
                 json!({"anyOf": [{"properties": {"a": {"$ref": "https://evil.com/s"}}}]}),
                 "its schema refers to another document",

@@ -61,7 +61,7 @@ pub(crate) async fn tools(
     let mut chosen = choose(connection, &listed.tools, allowed);
     if listed.is_repeated {
         chosen.notes.push(format!(
-            "connection `{connection}`: the list of tools begins again in place of its end: each tool is taken once"
+            "connection `{connection}`: the list of tools repeats itself: each tool is used once"
         ));
     }
     let tools = chosen
@@ -193,7 +193,7 @@ impl McpTool {
 
     fn broken(&self, failure: &Failure) -> String {
         let doubt = match self.own_effect() {
-            Effect::Outside | Effect::DirectoryAndOutside => "; whether the call took place is not known",
+            Effect::Outside | Effect::DirectoryAndOutside => "; it is unknown whether the call took place",
             Effect::Nothing | Effect::Directory => "",
         };
         format!("connection `{}`: {failure}{doubt}", self.connection)

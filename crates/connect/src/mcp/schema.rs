@@ -50,7 +50,7 @@ pub(super) fn repaired(root: Value) -> Result<Repaired, &'static str> {
     };
     let mut schema = top(real, &root)?;
     if schema.get("type").is_some_and(|kind| !allows_object(kind)) {
-        return Err("its arguments are no object");
+        return Err("its arguments are not an object");
     }
     schema.insert("type".to_owned(), Value::from("object"));
     if !schema.get("properties").is_some_and(Value::is_object) {
@@ -67,7 +67,7 @@ pub(super) fn repaired(root: Value) -> Result<Repaired, &'static str> {
     };
     places.mend(&mut schema, DEPTH)?;
     let Value::Object(schema) = schema else {
-        return Err("its arguments are no object");
+        return Err("its arguments are not an object");
     };
     Ok(Repaired {
         is_changed: is_merged || schema != plain,
@@ -94,7 +94,7 @@ fn top(real: &Map<String, Value>, root: &Value) -> Result<Map<String, Value>, &'
     let whole = parts.resolved(real)?;
     let fields = parts
         .fields(&whole, LEVELS)?
-        .ok_or("its arguments are no object")?;
+        .ok_or("its arguments are not an object")?;
     let dropped = |keyword: &str| REFUSED_AT_TOP.contains(&keyword) || STATED_ANEW.contains(&keyword);
     let mut schema: Map<String, Value> = whole
         .iter()

@@ -136,9 +136,12 @@ fn a_reference_at_the_top_is_followed() {
         ),
         (
             json!({"anyOf": [{"type": "string"}, {"type": "array"}]}),
-            "its arguments are no object",
+            "its arguments are not an object",
         ),
-        (json!({"type": ["string", "null"]}), "its arguments are no object"),
+        (
+            json!({"type": ["string", "null"]}),
+            "its arguments are not an object",
+        ),
     ] {
         assert_eq!(of(&schema).unwrap_err(), why);
     }

@@ -45,7 +45,7 @@ const CALL_GRACE: Duration = Duration::from_secs(10);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Error of a call that the server asks input for.
 pub(super) const NO_INPUT: &str =
-    "the server asks for input in the middle of the call, which this engine does not give";
+    "the server requests input during the call, which this engine does not support";
 /// Maximum number of pages of the list of tools.
 const PAGES: usize = 20;
 

@@ -254,7 +254,7 @@ impl Wire {
             }
             Some(ServerJsonRpcMessage::Error(error)) => ServerJsonRpcMessage::error(error.error, Some(id)),
             Some(_) | None => {
-                let error = ErrorData::invalid_request("the answer is no result of server/discover", None);
+                let error = ErrorData::invalid_request("the answer is not a result of server/discover", None);
                 ServerJsonRpcMessage::error(error, Some(id))
             }
         };

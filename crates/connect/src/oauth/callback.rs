@@ -29,7 +29,7 @@ pub(super) fn code(pending: &Pending, callback: Callback<'_>) -> Result<Credenti
     }
     if callback.tag != pending.tag.as_deref() {
         return Err(Error::Refused(
-            "the callback arrived at the redirect URI of another authorization server: the code was sent to nobody"
+            "the callback arrived at the redirect URI of another authorization server: the code was not used"
                 .to_owned(),
         ));
     }

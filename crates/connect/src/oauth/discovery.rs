@@ -221,7 +221,7 @@ fn read(wire: &Wire, issuer: &str, metadata: &Answer) -> Result<Server, Error> {
     // Servers may spell their issuer with a trailing slash in one place and without it in another.
     if named.trim_end_matches('/') != issuer.trim_end_matches('/') {
         return Err(Error::Refused(
-            "the metadata names another issuer than was asked for".to_owned(),
+            "the metadata has a different issuer than requested".to_owned(),
         ));
     }
     if !metadata

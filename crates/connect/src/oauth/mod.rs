@@ -375,7 +375,8 @@ fn with_offline_access(scope: Option<String>, offered: &[String]) -> Option<Stri
 
 fn random() -> Result<Credential, Error> {
     let mut bytes = [0; RANDOM_BYTES];
-    getrandom::fill(&mut bytes).map_err(|_| Error::Unavailable("there is no randomness".to_owned()))?;
+    getrandom::fill(&mut bytes)
+        .map_err(|_| Error::Unavailable("the system provides no random bytes".to_owned()))?;
     Ok(Credential::new(URL_SAFE_NO_PAD.encode(bytes)))
 }
 

@@ -96,7 +96,7 @@ async fn register(
 ) -> Result<Identity, Error> {
     let Some(registration) = &server.registration_url else {
         return Err(Error::Refused(
-            "auth.client_id: required, because the authorization server registers no clients by itself"
+            "auth.client_id: required, because the authorization server does not register clients dynamically"
                 .to_owned(),
         ));
     };

@@ -77,11 +77,11 @@ fn grant(answer: &Answer, terms: Terms, redactor: &Redactor) -> Result<Grant, Er
     }
     let access_token = answer
         .text("access_token")
-        .ok_or_else(|| Error::Refused(format!("{place} gives no access token")))?;
+        .ok_or_else(|| Error::Refused(format!("{place} returned no access token")))?;
     let kind = answer.text("token_type").unwrap_or("bearer");
     if !kind.eq_ignore_ascii_case("bearer") {
         return Err(Error::Refused(format!(
-            "{place} gives a token that is no bearer token"
+            "{place} returned a token that is not a bearer token"
         )));
     }
     Ok(Grant {

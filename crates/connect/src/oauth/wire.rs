@@ -53,7 +53,7 @@ impl Answer {
             .ok_or_else(|| Error::Refused(format!("the authorization server names no {name}")))?;
         let url = text
             .parse()
-            .map_err(|_| Error::Refused(format!("the authorization server's {name} is no URL")))?;
+            .map_err(|_| Error::Refused(format!("the authorization server's {name} is not a URL")))?;
         wire.check(name, &url)?;
         Ok(url)
     }

@@ -46,9 +46,9 @@ async fn start_error(router: Router) -> String {
 async fn whatever_is_no_mcp_server_fails_the_start_with_a_sentence() {
     type Answer = fn() -> Response;
     let answers: [(Answer, &str); 6] = rows! {
-        || "<html>hello</html>".into_response(), "the server's answer is no MCP message";
-        || json_response(&json!({"hello": "world"})), "the server's answer is no MCP message";
-        || { ([(header::CONTENT_TYPE, "application/json")], "{\"jsonrpc\": \"2.0\", ").into_response() }, "no MCP message";
+        || "<html>hello</html>".into_response(), "the server's answer is not an MCP message";
+        || json_response(&json!({"hello": "world"})), "the server's answer is not an MCP message";
+        || { ([(header::CONTENT_TYPE, "application/json")], "{\"jsonrpc\": \"2.0\", ").into_response() }, "not an MCP message";
         || StatusCode::NOT_FOUND.into_response(), "HTTP 404";
         || (StatusCode::SERVICE_UNAVAILABLE, "\u{1b}[31mdown\r\n\u{202e}x").into_response(), "HTTP 503: [31mdown x";
         || events(Body::empty()), "cannot be read";
@@ -72,8 +72,8 @@ async fn an_answer_to_the_first_message_that_is_not_one_is_told_without_debug_te
         |_| json_response(&json!({"jsonrpc": "2.0", "id": 777, "result": {}})),
         "the server's answer to the first message does not belong to it";
         |_| "<html>hello</html>".into_response(),
-        "the server's answer is no MCP message: it begins with <html>hello</html>";
-        |_| StatusCode::OK.into_response(), "the server's answer is no MCP message: it is empty";
+        "the server's answer is not an MCP message: it begins with <html>hello</html>";
+        |_| StatusCode::OK.into_response(), "the server's answer is not an MCP message: it is empty";
         |_| StatusCode::ACCEPTED.into_response(), "the server has taken the request without an answer (HTTP 202 Accepted)";
     };
     for (answer, why) in answers {
@@ -235,7 +235,7 @@ async fn ten_thousand_tools_are_a_hundred_and_an_endless_list_ends() {
     assert_eq!(script.seen.count("tools/list"), 2);
     assert_eq!(
         run.opened.notes,
-        ["connection `tools`: the list of tools begins again in place of its end: each tool is taken once"]
+        ["connection `tools`: the list of tools repeats itself: each tool is used once"]
     );
     let turning = Script::handling(OLDER, |request, seen| {
         let page = seen.count("tools/list");
@@ -357,7 +357,7 @@ async fn a_call_that_could_not_be_sent_leaves_no_doubt() {
     let run = Run::open(&[mcp(script.serving.url("/mcp"))]).await.unwrap();
     let told = run.call("tools__t", &json!({})).await.unwrap_err();
     assert!(
-        told.ends_with("whether the call took place is not known"),
+        told.ends_with("it is unknown whether the call took place"),
         "{told}"
     );
     drop(script);

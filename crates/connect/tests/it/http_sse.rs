@@ -262,7 +262,7 @@ async fn a_stream_that_ends_costs_a_new_session_and_repeats_only_what_reads() {
     let told = run.call("tools__write", &json!({})).await.unwrap_err();
     assert_eq!(
         told,
-        "connection `tools`: the server ended its event stream; whether the call took place is not known"
+        "connection `tools`: the server ended its event stream; it is unknown whether the call took place"
     );
     assert_eq!(server.seen.posted("tools/call").len(), 1);
     assert_eq!(run.call("tools__read", &json!({})).await.as_deref(), Ok("done"));

@@ -160,7 +160,7 @@ async fn a_call_that_asks_for_input_is_refused_and_one_that_is_put_off_for_ever_
     let run = Run::open(&[mcp(script.serving.url("/mcp"))]).await.unwrap();
     let told = run.call("tools__ask", &json!({})).await.unwrap_err();
     assert!(
-        told.starts_with("the server asks for input in the middle of the call"),
+        told.starts_with("the server requests input during the call"),
         "{told}"
     );
     begun.notified().await;
@@ -273,7 +273,7 @@ async fn a_challenge_of_a_call_is_kept_and_told() {
     let run = Run::open(std::slice::from_ref(&connection)).await.unwrap();
     let told = run.call("tools__scope", &json!({})).await.unwrap_err();
     assert!(
-        told.contains("it needs authorization: the server wants the scope `a b` (HTTP 403)"),
+        told.contains("it needs authorization: the server requires the scope `a b` (HTTP 403)"),
         "{told}"
     );
     assert!(!told.contains("not known"), "{told}");
@@ -295,7 +295,7 @@ async fn a_challenge_of_a_call_is_kept_and_told() {
         ..connection
     };
     let error = Run::open(std::slice::from_ref(&connection)).await.err().unwrap();
-    let wants = Failure::NeedsAuthorization("the server wants the scope `a b` (HTTP 403)".to_owned());
+    let wants = Failure::NeedsAuthorization("the server requires the scope `a b` (HTTP 403)".to_owned());
     assert_eq!(error.failure, wants);
     let report = connector().test(&connection).await;
     assert_eq!(
@@ -309,6 +309,6 @@ async fn a_challenge_of_a_call_is_kept_and_told() {
     let error = Run::open(&[fixed]).await.err().unwrap();
     assert_eq!(
         error.failure,
-        Failure::Error("the server wants the scope `a b` (HTTP 403)".to_owned())
+        Failure::Error("the server requires the scope `a b` (HTTP 403)".to_owned())
     );
 }

@@ -186,7 +186,7 @@ async fn results_and_errors_of_every_kind_are_told() {
     );
     assert_eq!(
         call("status").await,
-        Err("connection `tools`: HTTP 500: oops; whether the call took place is not known".to_owned())
+        Err("connection `tools`: HTTP 500: oops; it is unknown whether the call took place".to_owned())
     );
     let long = call("long").await.unwrap();
     assert!(
@@ -358,7 +358,7 @@ async fn a_call_that_breaks_off_is_made_again_only_where_it_only_reads() {
     assert_eq!(run.call("tools__read", &json!({})).await.as_deref(), Ok("done"));
     let told = run.call("tools__write", &json!({})).await.unwrap_err();
     assert!(
-        told.ends_with("whether the call took place is not known"),
+        told.ends_with("it is unknown whether the call took place"),
         "{told}"
     );
     assert_eq!(script.seen.count("tools/call"), 3);

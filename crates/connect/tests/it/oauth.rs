@@ -337,8 +337,8 @@ async fn metadata_without_what_the_protocol_demands_are_refused() {
     for (field, value, why) in rows! {
         "code_challenge_methods_supported", None, "PKCE";
         "code_challenge_methods_supported", Some(json!(["plain"])), "PKCE";
-        "issuer", Some(json!("https://evil.com")), "another issuer";
-        "issuer", None, "another issuer";
+        "issuer", Some(json!("https://evil.com")), "a different issuer than requested";
+        "issuer", None, "a different issuer than requested";
         "token_endpoint", None, "names no token_endpoint";
         "authorization_endpoint", Some(json!("javascript:alert(1)")), "must be an https URL";
         "token_endpoint", Some(json!("http://a:b@127.0.0.1/")), "no user name";
@@ -492,9 +492,9 @@ async fn a_registration_that_brings_a_secret_is_used_with_it() {
 #[tokio::test]
 async fn a_token_answer_that_is_none_is_refused() {
     for (status, document, why) in rows! {
-        200, json!({}), "gives no access token";
-        200, json!({"access_token": ""}), "gives no access token";
-        200, json!({"access_token": "a", "token_type": "mac"}), "no bearer token";
+        200, json!({}), "returned no access token";
+        200, json!({"access_token": ""}), "returned no access token";
+        200, json!({"access_token": "a", "token_type": "mac"}), "not a bearer token";
         200, json!({"error": "bad_verification_code"}), "says bad_verification_code";
         200, json!("access_token=a&token_type=bearer"), "without a JSON object";
         302, json!({}), "answers HTTP 302";

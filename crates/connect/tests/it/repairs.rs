@@ -133,8 +133,8 @@ async fn a_call_that_is_taken_without_an_answer_fails_at_once() {
         assert_eq!(
             run.call("tools__t", &json!({})).await.unwrap_err(),
             format!(
-                "connection `tools`: the server has taken the request without an answer (HTTP {status}); whether the call \
-                 took place is not known"
+                "connection `tools`: the server has taken the request without an answer (HTTP {status}); it is unknown \
+                 whether the call took place"
             )
         );
     }
@@ -192,7 +192,7 @@ async fn an_event_that_is_nearly_json_is_read_and_one_that_is_not_fails_its_call
     assert_eq!(call("half").await.as_deref(), Ok("a\u{fffd}"));
     let told = call("torn").await.unwrap_err();
     assert!(
-        told.starts_with("the server's answer is no MCP message: it begins with {\"jsonrpc\""),
+        told.starts_with("the server's answer is not an MCP message: it begins with {\"jsonrpc\""),
         "{told}"
     );
 }

@@ -210,7 +210,7 @@ async fn a_program_that_ends_or_floods_is_a_tool_error_and_is_started_again() {
         assert_eq!(
             told,
             format!(
-                "connection `tools`: the program `server` {why}; whether the call took place is not known"
+                "connection `tools`: the program `server` {why}; it is unknown whether the call took place"
             )
         );
         assert!(run.call("tools__t", &json!({})).await.is_ok());
@@ -303,7 +303,7 @@ async fn an_answer_that_is_nearly_json_is_read_and_one_that_is_not_fails_its_cal
     let whole = format!(r#"{{"jsonrpc":"2.0","id":ID,"result":{result}}}"#);
     let no_message = |beginning: &str| {
         Err(format!(
-            "the server's answer is no MCP message: it begins with {beginning}"
+            "the server's answer is not an MCP message: it begins with {beginning}"
         ))
     };
     let slow = |line: &str| {

@@ -37,7 +37,7 @@ use crate::{
 };
 
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
-const DOUBT: &str = "; whether the call took place is not known";
+const DOUBT: &str = "; it is unknown whether the call took place";
 
 /// The task with which the server answers a call.
 fn created(id: &str) -> Value {
@@ -147,7 +147,7 @@ async fn a_task_that_asks_for_input_is_cancelled() {
             json!({"status": "input_required", "inputRequests": requests}),
         ))
         .await;
-        let input = "the server asks for input in the middle of the call, which this engine does not give";
+        let input = "the server requests input during the call, which this engine does not support";
         assert_eq!(told, Err(format!("{input}; the server was asked to cancel it")));
         assert_eq!(script.seen.count("tasks/cancel"), 1);
         let requests = script.seen.requests.lock();

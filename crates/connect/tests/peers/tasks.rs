@@ -27,7 +27,7 @@ async fn fastmcps_tasks_are_waited_for_read_again_and_cancelled() {
     assert!(failed.contains("no luck"), "{failed}");
     let asked = run.call("peer__ask", &json!({})).await.unwrap_err();
     assert!(
-        asked.starts_with("the server asks for input")
+        asked.starts_with("the server requests input")
             && asked.ends_with("the server was asked to cancel it"),
         "{asked}"
     );

@@ -193,7 +193,7 @@ async fn refuse(said: &mut mpsc::Receiver<OutgoingHint>) {
 }
 
 fn away() -> Error {
-    Error::Unavailable("there is no connection for hints between nodes".to_owned())
+    Error::Unavailable("no connection for hints between nodes".to_owned())
 }
 
 /// Reason to end a connection.

@@ -44,7 +44,7 @@ impl Space {
     pub(super) fn is_over(&self, cause: &rusqlite::Error) {
         if !self.0.is_full.swap(true, Ordering::SeqCst) {
             let database = self.0.database.display();
-            tracing::error!(%database, %cause, "a write to the database has found no space");
+            tracing::error!(%database, %cause, "a write to the database failed: no space left on its disk");
         }
     }
 

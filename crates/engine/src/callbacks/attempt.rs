@@ -136,7 +136,7 @@ impl Sender {
         };
         made.unwrap_or_else(|error| {
             // The delivery is due again when its lease expires.
-            tracing::warn!(host, %error, "an attempt to deliver a callback could not be made or written down");
+            tracing::warn!(host, %error, "cannot make or record an attempt to deliver a callback");
             Health::Unknown
         })
     }
@@ -212,10 +212,10 @@ impl Sender {
             Err(StoreError::NotFound) => return Ok(Body::Impossible("the run is gone")),
             Err(error @ StoreError::Corrupt(_)) => {
                 tracing::error!(%run, %error, "abandoned a callback: cannot read the run");
-                return Ok(Body::Impossible("what is stored of the run cannot be read"));
+                return Ok(Body::Impossible("the stored run cannot be read"));
             }
             Err(error) => {
-                tracing::error!(%run, %error, "the body of a callback could not be made");
+                tracing::error!(%run, %error, "cannot serialize the body of a callback");
                 return Ok(Body::Failed("the run could not be read"));
             }
         };
@@ -486,10 +486,7 @@ mod tests {
             .iter()
             .map(|one| (one.attempt, one.error.as_deref(), one.next_at))
             .collect();
-        assert_eq!(
-            told,
-            [(1, Some("what is stored of the run cannot be read"), None)]
-        );
+        assert_eq!(told, [(1, Some("the stored run cannot be read"), None)]);
         assert!(!is_due(&held.store).await);
     }
 

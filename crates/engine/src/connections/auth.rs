@@ -150,17 +150,21 @@ fn oauth(at: At<'_>, auth: &ConnectionAuth) -> Result<OAuthClient, Refusal> {
     if let Some(secret) = &client_secret {
         bounded(at, "auth.client_secret", secret, limits::CREDENTIAL_BYTES)?;
         if auth.client_id.is_none() {
-            return Err(at.broken("auth.client_id", "required beside client_secret"));
+            return Err(at.broken("auth.client_id", "required together with client_secret"));
         }
     }
     let endpoints = match (&auth.authorization_url, &auth.token_url) {
         (Some(authorization_url), Some(token_url)) => Some((authorization_url.clone(), token_url.clone())),
         (None, None) => None,
-        (Some(_), None) => return Err(at.broken("auth.token_url", "required beside authorization_url")),
-        (None, Some(_)) => return Err(at.broken("auth.authorization_url", "required beside token_url")),
+        (Some(_), None) => {
+            return Err(at.broken("auth.token_url", "required together with authorization_url"));
+        }
+        (None, Some(_)) => {
+            return Err(at.broken("auth.authorization_url", "required together with token_url"));
+        }
     };
     if auth.issuer.is_some() && auth.client_id.is_none() {
-        return Err(at.broken("auth.client_id", "required beside issuer"));
+        return Err(at.broken("auth.client_id", "required together with issuer"));
     }
     let scopes = auth.scopes.clone().unwrap_or_default();
     if scopes.len() > limits::SCOPES {

@@ -56,7 +56,7 @@ impl Connections {
             );
         };
         let home = self.0.home.as_ref().ok_or_else(|| {
-            ErrorCode::Conflict.because("this node knows no address of its own: set advertise_url")
+            ErrorCode::Conflict.because("this node does not know its address: set advertise_url")
         })?;
         let settings = self.settings(org, &row, client)?;
         let target = target(&definition_of(&row)?, &secrets).map_err(Refusal::internal)?;

@@ -181,7 +181,7 @@ impl Connections {
                 Err(error) if error.code == ErrorCode::Conflict && flow.revision != row.revision => {}
                 // The code may belong to another flow.
                 Err(error) => {
-                    tracing::error!(%error, connection = %row.id, "an authorization that waits for its confirmation does not open");
+                    tracing::error!(%error, connection = %row.id, "cannot open an authorization that waits for its confirmation");
                 }
             }
         }

@@ -21,7 +21,7 @@ pub(super) fn confirmation_hash(state: &str) -> [u8; 32] {
 }
 
 pub(super) fn changed() -> Refusal {
-    ErrorCode::Conflict.because("the connection was changed meanwhile: start the authorization again")
+    ErrorCode::Conflict.because("the connection was changed during the authorization: start it again")
 }
 
 pub(super) fn issuer_at(row: &str, org: OrgId) -> SealContext<'_> {

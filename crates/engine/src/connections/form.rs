@@ -162,7 +162,7 @@ fn check_target(
             secrets.env = environment(at, definition.env.as_ref())?;
             Ok(())
         }
-        (Some(_), Some(_)) => Err(at.broken("command", "is there beside url: one of the two")),
+        (Some(_), Some(_)) => Err(at.broken("command", "cannot be combined with url: send one of the two")),
         (None, None) => Err(at.broken("url", "required")),
     }
 }
@@ -175,7 +175,7 @@ fn target_url(at: At<'_>, rules: Rules<'_>, text: &str, secrets: &mut Secrets) -
             return Err(at.broken("url", "must not contain user info: use auth"));
         }
         if secrets.auth != AuthSecret::None {
-            return Err(at.broken("url", "must not contain user info beside auth"));
+            return Err(at.broken("url", "must not contain user info if auth is set"));
         }
         secrets.auth = user_info(at, &url)?;
         // Neither call can fail for a URL with a host.
@@ -261,7 +261,7 @@ fn check_oauth(
             web_url(at, "auth.authorization_url", rules.reach, authorization_url)?;
             web_url(at, "auth.token_url", rules.reach, token_url)?;
             if client.client_id.is_none() {
-                return Err(at.broken("auth.client_id", "required beside authorization_url"));
+                return Err(at.broken("auth.client_id", "required together with authorization_url"));
             }
         }
         None if definition.kind == ConnectionType::Http => {
@@ -301,7 +301,7 @@ fn headers(
             return Err(at.broken(field, "is set by auth"));
         }
         if seen.contains(&name) {
-            return Err(at.broken(field, "is there twice, in capitals and without"));
+            return Err(at.broken(field, "is a duplicate: names ignore case"));
         }
         seen.push(name);
         header_value(at, field, value.expose())?;

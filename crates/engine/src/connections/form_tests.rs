@@ -67,7 +67,7 @@ fn targets() -> Vec<Case> {
         "url: must be at most", http(&json!({"url": format!("https://a.example/{}", "x".repeat(2_048))}));
         "url: leads to an address", http(&json!({"url": "http://169.254.169.254/latest"}));
         "url: leads to an address", http(&json!({"url": "http://[fd00:ec2::254]/"}));
-        "command: is there beside url", http(&json!({"command": ["x"]}));
+        "command: cannot be combined with url", http(&json!({"command": ["x"]}));
         "command: is for type mcp", json!({"type": "http", "command": ["x"]});
         "command: must have 1 to 64", json!({"type": "mcp", "command": []});
         "command[0]: must be", json!({"type": "mcp", "command": [" "]});
@@ -88,7 +88,7 @@ fn oauths() -> Vec<Case> {
         "auth.token_url: required", auth(&half);
         "auth.client_id: required", auth(&nobody);
         "auth.client_id: required", auth(&json!({"type": "oauth", "client_secret": "x"}));
-        "auth.client_id: required beside issuer", auth(&json!({"type": "oauth", "issuer": "https://a.example"}));
+        "auth.client_id: required together with issuer", auth(&json!({"type": "oauth", "issuer": "https://a.example"}));
         "auth.issuer: is not for type none", auth(&json!({"type": "none", "issuer": "https://a.example"}));
         "auth.issuer: must be http or https",
             auth(&json!({"type": "oauth", "client_id": "c", "issuer": "ftp://a.example"}));

@@ -408,7 +408,7 @@ fn sealing_failed(error: SealError) -> Refusal {
         SealError::NoKey => ErrorCode::Conflict.because(format!("{UNSEALED}: {error}; {GIVE_A_KEY}")),
         // Another node may have the key.
         SealError::UnknownKey => ErrorCode::Unavailable.because(format!("{UNSEALED}: {error}; {GIVE_A_KEY}")),
-        SealError::Broken => Refusal::internal("a sealed text does not open"),
+        SealError::Broken => Refusal::internal("cannot open a sealed text"),
     }
 }
 

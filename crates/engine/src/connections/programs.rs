@@ -190,12 +190,12 @@ impl Drop for Running {
             if let Some(sandbox) = sandbox
                 && let Err(error) = sandbox.close().await
             {
-                tracing::warn!(%error, "the sandbox of a program was not closed in good order");
+                tracing::warn!(%error, "cannot close the sandbox of a program");
             }
             let Some(workdir) = workdir else { return };
             let removed = tokio::task::spawn_blocking(move || workdir.delete()).await;
             if let Ok(Err(error)) = removed {
-                tracing::error!(%error, "the directory of a program could not be removed");
+                tracing::error!(%error, "cannot remove the directory of a program");
             }
         };
         self.tracker.spawn_on(removal, &self.runtime);

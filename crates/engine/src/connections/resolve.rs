@@ -53,7 +53,7 @@ impl Connections {
             let connection = match &wants.reference {
                 Some(reference) => {
                     let row = saved.iter().find(|row| row.name == *reference).ok_or_else(|| {
-                        format!("connection `{name}`: there is no connection {reference:?} any more")
+                        format!("connection `{name}`: the saved connection {reference:?} was deleted")
                     })?;
                     let connection = self.ready(org, name, row, redactor)?;
                     narrowed(connection, wants).map_err(|rule| format!("connection `{name}`: {rule}"))?
@@ -162,7 +162,7 @@ impl Connections {
 
 /// Returns the message for the client and logs the cause.
 fn unreadable(error: &sortie_store::Error) -> String {
-    tracing::error!(%error, "the connections of a run cannot be read");
+    tracing::error!(%error, "cannot read the connections of a run");
     "the run's connections cannot be read".to_owned()
 }
 
@@ -177,7 +177,7 @@ fn inline_connection(
     let needs_secrets = wants.auth.is_some() || wants.headers.is_some();
     let secrets = match secrets {
         Some(secrets) => secrets,
-        None if needs_secrets => return Err(about("its credentials are not kept any more")),
+        None if needs_secrets => return Err(about("its credentials were deleted")),
         None => Secrets::default(),
     };
     for text in secrets.texts() {
@@ -317,7 +317,7 @@ fn both<T: PartialEq>(
             wanted.retain(|item| saved.contains(item));
             if wanted.is_empty() {
                 return Err(format!(
-                    "none of the {what} that the run allows is allowed by the saved connection"
+                    "the saved connection allows no {what} that the run allows"
                 ));
             }
             Ok(Some(wanted))
@@ -363,7 +363,7 @@ mod tests {
         assert!(
             after(get(), Some(&["POST"]))
                 .unwrap_err()
-                .contains("none of the methods")
+                .contains("allows no methods that the run allows")
         );
         let tools = RunConnection {
             allowed_tools: Some(vec!["x".to_owned()]),
@@ -379,7 +379,7 @@ mod tests {
                 .unwrap();
         let redactor = Redactor::default();
         let refused = inline_connection("crm", &wants, None, &redactor).unwrap_err();
-        assert_eq!(refused, "connection `crm`: its credentials are not kept any more");
+        assert_eq!(refused, "connection `crm`: its credentials were deleted");
         let secrets = Secrets {
             headers: [("X-Key".to_owned(), "hush-hush".to_owned())].into(),
             query: Some("k=secret-in-query".to_owned()),

@@ -146,7 +146,7 @@ impl Engine {
         for other in self.nodes_keys().await? {
             if !other.keys.contains(&newest) {
                 return Err(ErrorCode::Conflict.because(format!(
-                    "node {} does not have the master key {newest} and could not read what is sealed with it: give every \
+                    "node {} does not have the master key {newest} and could not read values sealed with it: give every \
                      node both keys first",
                     other.name
                 )));
@@ -154,7 +154,7 @@ impl Engine {
         }
         let mut audit = None;
         if cursor.is_empty() {
-            tracing::info!(key = newest, "began to seal everything again");
+            tracing::info!(key = newest, "started to seal all values again");
             let at = (node.options.clock.now(), random()?);
             audit = caller.map(|caller| caller.audit(at, "master_key.reseal", newest));
         }
@@ -201,7 +201,7 @@ impl Engine {
                 }),
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::error!(%error, row = name, "{} does not open", place_name(column));
+                    tracing::error!(%error, row = name, "cannot open {}", place_name(column));
                     unreadable += 1;
                 }
             }

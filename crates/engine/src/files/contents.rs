@@ -69,7 +69,7 @@ fn broken(options: &Options, error: &sortie_blobs::Error) -> Refusal {
         Blobs::NotFound | Blobs::Damaged(_) | Blobs::Unavailable(_) => {
             let url = options.blob_settings().url;
             ErrorCode::Unavailable.because(format!(
-                "the storage {url} cannot be used: {error}; mend it, or name another one by blob_url"
+                "cannot use the storage {url}: {error}; repair it, or set blob_url to another one"
             ))
         }
     }
@@ -127,7 +127,7 @@ impl Contents {
         if self.store.has_blob(blob).await? {
             return kept;
         }
-        tracing::warn!(%address, "deleting content whose row expired before the upload was complete");
+        tracing::warn!(%address, "deleting content: its row expired before the upload was complete");
         let deleted = self.blobs.delete(address).await;
         deleted.map_err(|error| self.failed(org, error))?;
         Err(away())
@@ -223,7 +223,7 @@ impl Contents {
         };
         if self.standing.set(standing, refused) {
             if let Some(cause) = failure {
-                tracing::error!(cause, "the file storage is away");
+                tracing::error!(cause, "the file storage is unavailable");
             } else {
                 tracing::info!("the file storage answers again");
             }

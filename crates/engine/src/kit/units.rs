@@ -37,7 +37,7 @@ impl Units {
         };
         let is_away = error.code == ErrorCode::Unavailable;
         self.away = if is_away { self.away + 1 } else { 0 };
-        tracing::error!(%unit, %error, "{} failed; the others go on", self.work);
+        tracing::error!(%unit, %error, "{} failed; continuing with the others", self.work);
         if self.away >= AWAY_AFTER {
             return Err(error);
         }

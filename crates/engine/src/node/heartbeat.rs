@@ -39,7 +39,7 @@ impl Heartbeat {
         }
         let Takeover { store, identity, .. } = &self.node;
         if let Err(error) = store.deregister_node(identity.get(), options.clock.now()).await {
-            tracing::warn!(%error, "cannot sign the node off; its lease will expire");
+            tracing::warn!(%error, "cannot deregister the node; its lease will expire");
         }
     }
 
@@ -72,7 +72,7 @@ impl Heartbeat {
             }
             Err(StoreError::Fenced) => {
                 tracing::warn!(
-                    "this node was declared lost: it gives its runs up and starts under a new identity"
+                    "this node was declared lost: it abandons its runs and starts under a new identity"
                 );
                 slots.active().stop_all(StopReason::Lost);
                 let unretained = &slots.worker().records.unretained;

@@ -30,7 +30,7 @@ impl Reconciler {
         let mut suspects = Suspects::default();
         while !stop.is_cancelled() {
             if let Err(error) = self.compare(&mut suspects).await {
-                tracing::warn!(%error, "cannot compare the runs at work with the store");
+                tracing::warn!(%error, "cannot compare the active runs with the store");
             }
             tokio::select! {
                 biased;

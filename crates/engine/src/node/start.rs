@@ -32,7 +32,7 @@ fn fit_for(mode: Mode, sandbox: Result<Arc<dyn Backend>, String>) -> Result<Arc<
     let backend = sandbox?;
     match (mode, backend.capabilities().tenancy) {
         (Mode::Hosted, Tenancy::Single) => Err(format!(
-            "a hosted engine runs commands of strangers, and this host keeps them apart too little: {}. Start the engine \
+            "a hosted engine runs commands of many organizations, and this host does not isolate them enough: {}. Start the engine \
              as root on a host with user namespaces and a control group for memory (docs/SANDBOX.md), or send runs with \
              \"shell\": false.",
             backend.capabilities().missing.join("; ")

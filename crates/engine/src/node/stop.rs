@@ -98,7 +98,7 @@ impl Engine {
                 .is_err()
             {
                 tracing::error!(
-                    "the database does not answer: the runs left are resumed from their last stored state"
+                    "the database does not answer: the remaining runs resume from their last stored state"
                 );
             }
         }
@@ -110,7 +110,7 @@ impl Engine {
             .await
             .is_err()
         {
-            tracing::error!("the node's tasks did not end in time; leaving them behind");
+            tracing::error!("the node's tasks did not end in time; abandoned them");
         }
         self.send_last_hints().await;
     }
@@ -147,7 +147,7 @@ impl Engine {
         tracing::warn!(
             handed_over = handed_over.len(),
             interrupted = tied.len(),
-            "the grace period has passed: stopping the runs at work"
+            "the grace period has expired: stopping active runs"
         );
         for run in handed_over {
             work.active.stop(run, StopReason::HandOver);
@@ -181,7 +181,7 @@ impl Engine {
             .is_err()
         {
             tracing::warn!(
-                "sending the last hints to other nodes failed; they find out when the lease expires"
+                "sending the last hints to other nodes failed; they notice when the lease expires"
             );
         }
     }
@@ -196,7 +196,7 @@ impl Engine {
             .await
             .is_err()
         {
-            tracing::error!("callbacks under way did not end in time; leaving them behind");
+            tracing::error!("active callbacks did not end in time; abandoned them");
         }
     }
 

@@ -44,7 +44,7 @@ impl Watch {
                 () = self.wake.watch.notified() => {}
             }
             if let Err(error) = self.poll().await {
-                tracing::warn!(%error, "polling runs that are followed or at work failed");
+                tracing::warn!(%error, "polling followed or active runs failed");
             }
             tokio::select! {
                 biased;

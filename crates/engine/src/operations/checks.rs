@@ -118,7 +118,7 @@ impl Engine {
         Ok(Check::new(
             "readiness",
             Verdict::Ok,
-            format!("takes runs; {active} of {slots} at work"),
+            format!("accepts runs; {active} of {slots} slots in use"),
         ))
     }
 
@@ -138,7 +138,7 @@ impl Engine {
             ),
             Err(reason) => Check::new("storage", Verdict::Fault, reason)
                 .hint(format!(
-                    "files cannot be saved until this works; {} runs of this node wait for it, runs without files go on",
+                    "files cannot be saved until this works; {} runs of this node wait for it, runs without files continue",
                     self.0.work.active.waiting()
                 )),
         })
@@ -214,7 +214,7 @@ impl Engine {
             check.verdict = Verdict::Warning;
             check = check.hint(format!(
                 "{gone} nodes are gone without signing off: their runs are taken over within half a minute by a node with \
-                 free slots; where this stays, there is none"
+                 free slots; if this remains, no node has free slots"
             ));
         }
         Ok(check)
@@ -267,7 +267,7 @@ impl Engine {
         let mut check = Check::new(name, Verdict::Ok, found);
         if overdue > 0 {
             check.verdict = Verdict::Warning;
-            check = check.hint("no node deals with instants: is there one that serves everyone?");
+            check = check.hint("no node processes schedules: start one that serves every run");
         }
         if !failing.is_empty() {
             check.verdict = Verdict::Warning;
@@ -330,7 +330,7 @@ pub async fn check_providers(settings: &Settings) -> Vec<Check> {
             .map(|(provider, answered)| match answered {
                 Ok(()) => Check::new(name(&provider), Verdict::Ok, "answers, and takes the key"),
                 Err(reason) => Check::new(name(&provider), Verdict::Fault, reason)
-                    .hint("runs with its models fail: look at the key, its address and the way there"),
+                    .hint("runs with its models fail: check the key, the address and the network"),
             })
             .collect(),
     }
@@ -360,17 +360,16 @@ impl From<Refusal> for Unchecked {
 async fn limited<E: Into<Unchecked>>(name: &str, check: impl Future<Output = Result<Check, E>>) -> Check {
     match tokio::time::timeout(PATIENCE, check).await {
         Ok(Ok(check)) => check,
-        Ok(Err(error)) => {
-            match error.into() {
-                Unchecked::Database(error) => {
-                    let found = format!("the database is unavailable: {}", error.cause());
-                    Check::new(name, Verdict::Fault, found)
-                    .hint("nothing is accepted until it answers: look at its disk, its server and the way to it")
-                }
-                Unchecked::Other(error) => Check::new(name, Verdict::Fault, error.to_string())
-                    .hint("the log of the node has the cause"),
+        Ok(Err(error)) => match error.into() {
+            Unchecked::Database(error) => {
+                let found = format!("the database is unavailable: {}", error.cause());
+                Check::new(name, Verdict::Fault, found)
+                    .hint("the engine accepts no requests until it answers: check its disk, its server and the network")
             }
-        }
+            Unchecked::Other(error) => {
+                Check::new(name, Verdict::Fault, error.to_string()).hint("the log of the node has the cause")
+            }
+        },
         Err(_) => Check::new(
             name,
             Verdict::Fault,
@@ -444,7 +443,7 @@ fn database_check(info: &DatabaseInfo, took: Duration, log: Option<u64>) -> Chec
             .hint("a newer version has migrated it: bring this node to that version")
     } else if took > SLOW {
         Check::new("database", Verdict::Warning, found)
-            .hint("every request waits for it: look at its disk, its load and the way to it")
+            .hint("every request waits for it: check its disk, its load and the network")
     } else if long_log.is_some() {
         Check::new("database", Verdict::Warning, found).hint(
             "another program reads the database in one long transaction, or has until just now, as `sortie backup` or an open \

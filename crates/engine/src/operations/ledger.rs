@@ -107,7 +107,7 @@ async fn check_credits(
             return Ok((page, is_last));
         }
         Err(error) => {
-            tracing::warn!(%error, "checking many organizations at once failed; each is checked by itself");
+            tracing::warn!(%error, "checking a batch of organizations failed; checking them one by one");
         }
     }
     let mut page = LedgerChecked {

@@ -165,7 +165,7 @@ impl Engine {
         let own = self.machine_id(caller.org);
         if claims.machine_id != own {
             return Err(ErrorCode::InvalidRequest.because(format!(
-                "token: must be issued for this installation, whose machine ID is {own}; it is for {}",
+                "token: must be issued for this installation with the machine ID {own}; it is for {}",
                 claims.machine_id
             )));
         }

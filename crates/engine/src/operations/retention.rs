@@ -88,7 +88,7 @@ impl RetentionJob {
         tracing::error!(
             %last,
             %now,
-            "nothing expired is deleted: by the clock, the engine was away for longer than `retention_days`. Compare the \
+            "nothing expired is deleted: by the clock, the engine was stopped for longer than `retention_days`. Compare the \
              clock with another one. If it is right, set `retention_clock_checked` to the date of today and start again"
         );
         Ok(false)

@@ -118,7 +118,7 @@ impl Engine {
             && self.store().usage_rows(org, all).await? > limits::USAGE_ROWS
         {
             return Err(ErrorCode::InvalidRequest.because(format!(
-                "by: makes more than {} rows, ask for fewer days or dimensions",
+                "by: must not make more than {} rows; request fewer days or dimensions",
                 limits::USAGE_ROWS
             )));
         }
@@ -289,7 +289,7 @@ async fn count_next(store: &Store, next: UsageDue, kind: PartKind) -> Result<Cou
             organization = %next.org,
             hour_end = %next.hour_end(),
             runs,
-            "counted the usage of an hour without runs that are not settled; each is counted once it is"
+            "counted the usage of an hour without its unsettled runs; each is counted when it is settled"
         ),
         CountedPart::Counted(_) | CountedPart::Waits | CountedPart::Elsewhere => {}
     }

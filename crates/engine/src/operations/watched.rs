@@ -311,7 +311,7 @@ fn encode_upkeep(encoder: &mut DescriptorEncoder<'_>, sample: &DatabaseSample) -
     gauge(
         encoder,
         "usage_late_runs",
-        "Runs whose hour was counted into the usage before they were settled, and that are not counted yet. Counted up to 100,000.",
+        "Runs that were not settled when the usage of their hour was counted, and that are not counted yet. Counted up to 100,000.",
         sample.observed.late_runs,
     )?;
     seconds(
@@ -380,7 +380,7 @@ fn encode_database(encoder: &mut DescriptorEncoder<'_>, sample: &DatabaseSample)
     gauge(
         encoder,
         "callbacks_due",
-        "Callbacks whose next attempt is due.",
+        "Callbacks with an attempt that is due.",
         observed.callbacks_due,
     )?;
     seconds(
@@ -391,7 +391,7 @@ fn encode_database(encoder: &mut DescriptorEncoder<'_>, sample: &DatabaseSample)
     )?;
     let nodes = encoder.encode_descriptor(
         "nodes",
-        "Nodes of the database: `live` those that nobody has declared lost, `lost` those that still hold runs.",
+        "Nodes of the database: `live` nodes, and `lost` nodes that still hold runs.",
         None,
         MetricType::Gauge,
     )?;

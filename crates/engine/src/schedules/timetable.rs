@@ -175,7 +175,7 @@ fn parse(text: &str) -> Result<Cron, String> {
     if ever(&cron, &fields) {
         Ok(cron)
     } else {
-        Err("no month that it names has a day that it names: it would never fire".to_owned())
+        Err("no month of the expression has such a day, so it would never fire".to_owned())
     }
 }
 
@@ -197,7 +197,7 @@ fn check_form(fields: &[&str]) -> Result<(), String> {
     ] {
         if !field.split(',').all(|part| is_part(part, names)) {
             return Err(format!(
-                "{field:?} is no {name}: numbers, ranges, lists and steps such as 5, 1-5, 0,30, */15 or 5/15"
+                "{field:?} is not a valid {name}: use numbers, ranges, lists and steps such as 5, 1-5, 0,30, */15 or 5/15"
             ));
         }
     }

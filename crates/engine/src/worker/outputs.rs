@@ -85,8 +85,7 @@ pub(crate) async fn collect(worker: &Worker, org: OrgId, workspace: &StoppedWork
         };
         if let Ok(Ok(())) = timeout(PASS, pass).await {
             if cut {
-                let reason =
-                    format!("not looked at beyond {ENTRIES} entries and below {DEPTH} levels of folders");
+                let reason = format!("ignored after {ENTRIES} entries or below {DEPTH} levels of folders");
                 collection.report_skipped(".", reason);
             }
             return collection.end();

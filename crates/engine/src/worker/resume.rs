@@ -102,7 +102,7 @@ pub(crate) async fn decide(worker: &Worker, claim: &Claim, texts: &[String]) -> 
     let run = claim.fence.run;
     let entries = texts.iter().filter(|text| marked(text).is_none());
     let entries: Result<Vec<Entry>, _> = entries.map(|text| serde_json::from_str(text)).collect();
-    let entries = entries.inspect_err(|error| tracing::error!(%error, "a journal cannot be read"));
+    let entries = entries.inspect_err(|error| tracing::error!(%error, "cannot read a journal"));
     let left = left_by(worker, claim).await?;
     let Ok(entries) = entries else {
         discard(left).await;

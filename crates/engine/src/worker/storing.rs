@@ -114,7 +114,7 @@ impl Attempt<'_> {
         let Some(unstored) = UnstoredEnd::new(ended, since, rest.step) else {
             return Ok(());
         };
-        tracing::warn!("a run waits for the file storage to take its outputs");
+        tracing::warn!("a run waits to store its outputs in the file storage");
         rest.new.cost = self.cost(rest.spent, Instant::now());
         rest.new.events.splice(0..0, self.resumed.take());
         rest.new.events.push(self.event(&EventType::Retry {
@@ -180,7 +180,7 @@ impl Attempt<'_> {
         }
         let begun = Instant::now();
         let cost = self.recorder.cost_until(begun, &self.budget());
-        tracing::warn!("a run waits for the file storage to give it its files");
+        tracing::warn!("a run waits for its files from the file storage");
         let (slot, slots) = (self.active_run.slot(), options.slots());
         slot.give_back();
         let over = since + options.storage_retry + options.storage_wait;

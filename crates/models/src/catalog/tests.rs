@@ -160,14 +160,14 @@ fn what_is_not_said_and_not_known_is_refused_with_the_setting_named() {
         ModelSettings { max_output_tokens: Some(0), ..priced("llama", "acme") }, "max_output_tokens must be from 1";
         ModelSettings { max_output_tokens: Some(32_769), ..priced("llama", "acme") }, "max_output_tokens must be from 1";
         ModelSettings { provider: None, ..priced("llama", "acme") }, "model \"llama\": provider is missing";
-        priced("llama", "acne"), "model \"llama\": provider \"acne\" is none of";
+        priced("llama", "acne"), "model \"llama\": provider \"acne\" is not configured";
         priced("runbook", "acme"), "model \"runbook\": this id belongs to the offline model";
         priced(" ", "acme"), "id must not be empty";
         ModelSettings {
             capabilities: Some(vec!["flying".to_owned()]),
             ..priced("llama", "acme")
         },
-        "capability \"flying\" is none of tools, structured_output, thinking, vision, documents";
+        "capability \"flying\" must be one of tools, structured_output, thinking, vision, documents";
     } {
         let said = refusal(&settings(acme(), vec![model]));
         assert!(said.contains(expected), "{said}");
@@ -185,7 +185,7 @@ fn what_is_there_twice_and_an_unknown_default_are_refused() {
     ];
     assert!(
         refusal(&settings(twice, vec![]))
-            .contains("provider \"acme\": every provider must have a name of its own")
+            .contains("provider \"acme\": the name of a provider must be unique")
     );
     let unknown = Settings {
         default_model: Some("gpt-2".to_owned()),
@@ -193,7 +193,7 @@ fn what_is_there_twice_and_an_unknown_default_are_refused() {
     };
     assert_eq!(
         refusal(&unknown),
-        "default_model: \"gpt-2\" is none of the usable models: llama, runbook"
+        "default_model: \"gpt-2\" must be one of the usable models: llama, runbook"
     );
 }
 

@@ -132,7 +132,7 @@ impl RefusedFields {
         tracing::warn!(
             field = name,
             instead = other,
-            "the model's provider refuses a field of requests: it is left out"
+            "the model's provider refuses a field of requests; requests now omit it"
         );
         known.push(Refused { name, other });
         true

@@ -70,7 +70,9 @@ impl Offered {
         let modified = self.modified();
         if headers.contains_key(IF_MATCH) {
             if !matches(headers, IF_MATCH, |tag| tag == etag) {
-                return Err(ErrorCode::PreconditionFailed.because("If-Match: the content is another one"));
+                return Err(
+                    ErrorCode::PreconditionFailed.because("If-Match: the content has another entity tag")
+                );
             }
         } else if date(headers, IF_UNMODIFIED_SINCE).is_some_and(|since| modified > since) {
             return Err(ErrorCode::PreconditionFailed.because("If-Unmodified-Since: the content is newer"));

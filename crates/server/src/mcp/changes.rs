@@ -74,7 +74,7 @@ impl WorkflowChanges {
                     self.known = state;
                     return;
                 }
-                Err(error) => tracing::warn!(%error, "the workflows could not be read; trying again"),
+                Err(error) => tracing::warn!(%error, "cannot read the workflows; retrying"),
             }
         }
     }

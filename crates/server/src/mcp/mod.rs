@@ -197,7 +197,7 @@ impl ServerHandler for McpServer {
     ) -> Result<CallToolResponse, ErrorData> {
         match self.call(request, &context).await {
             Ok(response) => Ok(response),
-            Err(NoResult::UnknownTool) => Err(ErrorData::invalid_params("there is no such tool", None)),
+            Err(NoResult::UnknownTool) => Err(ErrorData::invalid_params("no such tool", None)),
             Err(NoResult::Refused(refusal)) if refusal.code == ErrorCode::Internal => {
                 Err(protocol_error(refusal))
             }

@@ -122,7 +122,7 @@ fn not_stored(mut response: Response) -> Response {
 
 /// Get the authorization server metadata
 ///
-/// Returns the OAuth 2.0 metadata of the authorization server (RFC 8414): its endpoints, and what they support.
+/// Returns the OAuth 2.0 metadata of the authorization server (RFC 8414): its endpoints and their capabilities.
 #[utoipa::path(
     get, path = "/.well-known/oauth-authorization-server", tag = "oauth",
     responses((status = 200, description = "The metadata.", body = serde_json::Value, example = json!({
@@ -136,8 +136,8 @@ pub(crate) async fn get_authorization_server(State(app): State<Arc<OrgApp>>) -> 
 
 /// Register an OAuth client
 ///
-/// Registers an application (RFC 7591). Members that the server does not know are ignored. A network can register 20
-/// clients an hour; a client that nobody allows is forgotten after 30 days.
+/// Registers an application (RFC 7591). Unknown members are ignored. A network can register 20
+/// clients an hour; a client that no person allows is deleted after 30 days.
 #[utoipa::path(
     post, path = "/oauth/register", tag = "oauth",
     request_body(content = serde_json::Value, description = "Client metadata, at most 8 KiB.", example = json!({
@@ -230,7 +230,7 @@ pub(crate) async fn issue_oauth_tokens(
     request_body(content = serde_json::Value, content_type = "application/x-www-form-urlencoded",
         description = "`token`, and the client as at the token endpoint."),
     responses(
-        (status = 200, description = "The token does not work any more."),
+        (status = 200, description = "The token is revoked."),
         (status = 400, description = "A parameter breaks a rule.", body = OauthErrorBody),
         (status = 401, description = "The client is unknown, or its secret is wrong.", body = OauthErrorBody),
     ),

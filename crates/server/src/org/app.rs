@@ -18,13 +18,13 @@ use crate::{
 pub(crate) struct OrgApp {
     /// The accounts.
     pub(crate) accounts: Accounts,
-    /// The payments; none where nothing can be bought.
+    /// The payments; none if nothing can be bought.
     pub(crate) billing: Option<Billing>,
     /// The node.
     pub(crate) engine: Engine,
     /// The memory for the bodies of requests, shared with the engine API.
     pub(crate) bodies: BodyBudget,
-    /// Proxies whose word about the address of a client is believed.
+    /// Proxies that are trusted to name the address of a client.
     pub(crate) proxies: TrustedProxies,
     /// The rules for browsers.
     pub(crate) browsers: Arc<Browsers>,
@@ -39,7 +39,7 @@ pub(crate) struct OrgApp {
 impl OrgApp {
     /// Returns the payments.
     pub(crate) fn billing(&self) -> Result<&Billing, Refusal> {
-        let missing = || ErrorCode::Conflict.because("this deployment takes no payments");
+        let missing = || ErrorCode::Conflict.because("this deployment does not accept payments");
         self.billing.as_ref().ok_or_else(missing)
     }
 }

@@ -50,7 +50,7 @@ fn login(accounts: &Accounts, status: StatusCode, signed_in: LoggedIn) -> Respon
     request_body(content = SignUp, description = "Address, password and name."),
     responses(
         (status = 201, description = "The person is signed in.", body = Login),
-        (status = 202, description = "A mail to the address says how to continue. The answer is the same where the address has an account."),
+        (status = 202, description = "A mail to the address explains how to continue. The response is the same if the address has an account."),
         (status = 403, description = "Sign-up is closed, or needs an invitation.", body = sortie_api::ErrorBody,
             example = json!({"error": "sign-up is closed: ask the operator for an account", "code": "forbidden"})),
         (status = 409, description = "The address has an account.", body = sortie_api::ErrorBody,
@@ -77,11 +77,11 @@ pub(crate) async fn sign_up(
 
 /// Sign in
 ///
-/// Begins a session of 30 days. The answer has one text for every cause. Too many failures are refused before the password is
-/// looked at.
+/// Begins a session of 30 days. Every failure has the same text. After too many failures the request is refused before the
+/// password is checked.
 #[utoipa::path(
     post, path = "/v1/auth/login", tag = "sign-in",
-    request_body(content = LogIn, description = "Address and password, and a code where the account has a second factor."),
+    request_body(content = LogIn, description = "Address and password, and a code if the account has a second factor."),
     responses(
         (status = 200, description = "The person is signed in.", body = Login),
         (status = 401, description = "The address or the password is wrong, or a code of the second factor is missing.",

@@ -18,14 +18,14 @@ use crate::kit::{Admin, ApiResult, Json, JsonBody};
 #[utoipa::path(
     put, path = "/v1/organizations/{id}/billing/auto-topup", tag = "billing",
     params(("id" = OrgId, Path, description = "The organization.", example = "org_01kafs6w1cefkstv6qr1ptb0mp")),
-    request_body(content = PutAutoTopup, description = "Amounts and consent, or `enabled: false` alone.",
+    request_body(content = PutAutoTopup, description = "Amounts and consent, or only `enabled: false`.",
         example = json!({"enabled": true, "threshold_cents": 1_000, "amount_cents": 5_000, "consent": true})),
     responses(
         (status = 200, description = "The automatic purchases.", body = AutoTopup, example = json!(
             {"enabled": true, "threshold_cents": 1_000, "amount_cents": 5_000, "payment_method_saved": true,
                 "last_topup_status": null}
         )),
-        (status = 409, description = "No card is saved, or the deployment takes no payments.", body = sortie_api::ErrorBody,
+        (status = 409, description = "No card is saved, or the deployment does not accept payments.", body = sortie_api::ErrorBody,
             example = json!({"error": "no card is saved: buy credits with save_payment_method, or add a card in the customer portal, and try again", "code": "conflict"})),
     ),
 )]

@@ -30,8 +30,8 @@ const SHOWN: [(HeaderName, HeaderValue); 3] = [
 
 /// Upload your picture
 ///
-/// Gives your account a picture, in the place of the one before. Metadata, colour profiles above 4 KiB and all but the first
-/// image of an animation are left out. At most 20 uploads an hour.
+/// Sets the picture of your account and replaces an earlier one. Removes metadata, colour profiles above 4 KiB and all but the
+/// first image of an animation. At most 20 uploads an hour.
 #[utoipa::path(
     put, path = "/v1/me/avatar", tag = "account",
     request_body(

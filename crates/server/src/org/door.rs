@@ -38,7 +38,7 @@ pub(crate) struct OrganizationDoor {
 }
 
 impl OrganizationDoor {
-    /// Finds a credential; none if it is not valid. API keys are known, so that they are refused as what they are.
+    /// Finds a credential; none if it is not valid. Recognizes API keys, so that their refusal can say so.
     pub(crate) async fn find(&self, credential: Presented<'_>) -> Result<Option<Credential>, Refusal> {
         if let Some(person) = self.accounts.session(credential).await? {
             return Ok(Some(Credential::Person(person)));
@@ -64,7 +64,7 @@ impl OrganizationDoor {
         }
     }
 
-    /// Makes the request one to the engine API: with the path behind the organization, and with the person's role there.
+    /// Turns the request into one to the engine API: with the path after the organization, and with the person's role there.
     async fn enter_engine(&self, request: &mut Request<Body>) -> ApiResult<()> {
         let person = person(request.extensions())?;
         let (org, target) = split(request.uri()).ok_or_else(Refusal::not_found)?;
@@ -79,7 +79,7 @@ impl OrganizationDoor {
     }
 }
 
-/// Returns the person whose session the credential of a request is.
+/// Returns the person who owns the session of a request's credential.
 pub(super) fn person(extensions: &Extensions) -> Result<SignedIn, Refusal> {
     let Credential::Person(person) = Credential::valid(extensions, "session token")? else {
         return Err(ErrorCode::Forbidden
@@ -88,7 +88,7 @@ pub(super) fn person(extensions: &Extensions) -> Result<SignedIn, Refusal> {
     Ok(*person)
 }
 
-/// Returns the organization of a path to the engine API, and the target behind it.
+/// Returns the organization of a path to the engine API, and the target after it.
 fn split(uri: &Uri) -> Option<(OrgId, Uri)> {
     let rest = uri.path().strip_prefix(ENGINE)?;
     let slash = rest.find('/')?;

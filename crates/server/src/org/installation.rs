@@ -17,7 +17,7 @@ use crate::{
 
 /// List nodes
 ///
-/// Lists the nodes of the deployment by name: live ones, and lost ones whose runs no other node has taken over yet.
+/// Lists the nodes of the deployment by name: live nodes, and lost nodes with runs that no other node has taken over yet.
 #[utoipa::path(
     get, path = "/v1/operator/nodes", tag = "operator",
     responses((status = 200, description = "The nodes.", body = [Node], example = json!([{
@@ -87,7 +87,7 @@ pub(crate) async fn get_operated_master_keys(
         description = "The `next_cursor` of the page before.", example = "6.run_01kafs6w1cefkstv6qr1ptb0mp")),
     responses(
         (status = 200, description = "The page was processed.", body = Reseal, example = json!(example_of_reseal())),
-        (status = 409, description = "A node does not have the key, or this one has none.", body = sortie_api::ErrorBody, example = json!(example_of_missing_key())),
+        (status = 409, description = "A node does not have the key, or this node has no key.", body = sortie_api::ErrorBody, example = json!(example_of_missing_key())),
     ),
 )]
 pub(crate) async fn reseal_everything(

@@ -84,7 +84,7 @@ pub(crate) async fn change_member_role(
         ("user_id" = UserId, Path, description = "The member.", example = "user_01kafs6w1cefkstv6qr1ptb0mp"),
     ),
     responses(
-        (status = 204, description = "The person is no member any more."),
+        (status = 204, description = "The person is not a member."),
         (status = 409, description = "The person owns the organization.", body = sortie_api::ErrorBody, example = json!(
             {"error": "the owner can be neither changed nor removed: hand the ownership over first", "code": "conflict"}
         )),
@@ -101,13 +101,13 @@ pub(crate) async fn remove_member(
 
 /// Leave an organization
 ///
-/// Ends the membership of the signed-in person. The owner hands the ownership over first. A suspended organization can be
+/// Ends the membership of the signed-in person. An owner must transfer the ownership first. A suspended organization can be
 /// left too.
 #[utoipa::path(
     post, path = "/v1/organizations/{id}/leave", tag = "organizations",
     params(("id" = OrgId, Path, description = "The organization.", example = "org_01kafs6w1cefkstv6qr1ptb0mp")),
     responses(
-        (status = 204, description = "The person is no member any more."),
+        (status = 204, description = "The person is not a member."),
         (status = 409, description = "The person owns the organization.", body = sortie_api::ErrorBody, example = json!(
             {"error": "the owner can be neither changed nor removed: hand the ownership over first", "code": "conflict"}
         )),
@@ -124,7 +124,7 @@ pub(crate) async fn leave_organization(
 
 /// Hand over the ownership
 ///
-/// Makes another member the owner. The former owner becomes an admin. Both are told by mail, where mail is configured.
+/// Makes another member the owner. The former owner becomes an admin. Both get a mail, if mail is configured.
 #[utoipa::path(
     post, path = "/v1/organizations/{id}/ownership", tag = "organizations",
     params(("id" = OrgId, Path, description = "The organization.", example = "org_01kafs6w1cefkstv6qr1ptb0mp")),

@@ -119,14 +119,14 @@ pub(crate) async fn get_operated_organization(
 
 /// Suspend an organization
 ///
-/// Refuses every operation of the engine API to the organization with 403, on every node within five seconds. Its waiting
-/// runs stay where they are, its schedules skip their occurrences. Runs at work end normally, or are cancelled with
-/// `cancel`. People can still read and leave the organization. A second suspension replaces the reason. An organization that
+/// Refuses every operation of the engine API to the organization with 403, on every node within five seconds. Its queued
+/// runs stay queued, and its schedules skip their occurrences. Active runs end normally; with `cancel` they are
+/// cancelled. People can still read and leave the organization. A second suspension replaces the reason. An organization that
 /// its owner has deleted cannot be suspended.
 #[utoipa::path(
     post, path = "/v1/operator/organizations/{id}/suspend", tag = "operator",
     params(("id" = OrgId, Path, description = "The organization.", example = "org_01kafs6w1cefkstv6qr1ptb0mp")),
-    request_body(content = SuspendOrganization, description = "Reason, and what becomes of runs at work.",
+    request_body(content = SuspendOrganization, description = "Reason, and whether active runs are cancelled.",
         example = json!({"reason": "unpaid invoice"})),
     responses(
         (status = 200, description = "The organization.", body = OperatedOrganization, example = json!({

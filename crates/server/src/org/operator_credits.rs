@@ -70,7 +70,7 @@ pub(crate) async fn get_operated_credits(
 
 /// Check the ledger
 ///
-/// Compares the balances of organizations with the ledger, what is reserved with the runs that are not settled, the
+/// Compares the balances of organizations with the ledger, reserved credits with the runs that are not settled, the
 /// charges with the costs of the runs, and the payments with their entries in the ledger. A difference is a defect of the
 /// engine. Each page checks organizations in the order of their creation.
 #[utoipa::path(

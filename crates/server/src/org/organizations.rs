@@ -95,7 +95,7 @@ pub(crate) async fn rename_organization(
 #[utoipa::path(
     delete, path = "/v1/organizations/{id}", tag = "organizations",
     params(("id" = sortie_api::OrgId, Path, description = "The organization.", example = "org_01kafs6w1cefkstv6qr1ptb0mp")),
-    request_body(content = DeleteOrganization, description = "Name of the organization, and the password of the account, where it has one.",
+    request_body(content = DeleteOrganization, description = "Name of the organization, and the password of the account, if it has one.",
         example = json!({"name": "Example Ltd", "password": "correct horse battery staple"})),
     responses(
         (status = 204, description = "The organization is deleted."),

@@ -43,7 +43,7 @@ fn shown(row: &PaymentRow) -> Payment {
     responses(
         (status = 200, description = "The page.", body = ProviderPage,
             example = json!({"url": "https://checkout.stripe.com/c/pay/cs_live_a1b2c3"})),
-        (status = 409, description = "The organization has 10 pages that are not paid, the payment provider refuses, or the deployment takes no payments.", body = sortie_api::ErrorBody,
+        (status = 409, description = "The organization has 10 pages that are not paid, the payment provider refuses, or the deployment does not accept payments.", body = sortie_api::ErrorBody,
             example = json!({"error": "the organization has too many checkouts that are not paid: they end after an hour", "code": "conflict"})),
     ),
 )]
@@ -67,8 +67,8 @@ pub(crate) async fn create_checkout(
     responses(
         (status = 200, description = "The page.", body = ProviderPage,
             example = json!({"url": "https://billing.stripe.com/p/session/live_a1b2c3"})),
-        (status = 409, description = "The payment provider refuses, or the deployment takes no payments.",
-            body = sortie_api::ErrorBody, example = json!({"error": "this deployment takes no payments", "code": "conflict"})),
+        (status = 409, description = "The payment provider refuses, or the deployment does not accept payments.",
+            body = sortie_api::ErrorBody, example = json!({"error": "this deployment does not accept payments", "code": "conflict"})),
     ),
 )]
 pub(crate) async fn create_portal(

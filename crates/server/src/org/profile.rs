@@ -101,7 +101,7 @@ pub(crate) async fn update_user(
 /// limit of 10 password attempts an hour.
 #[utoipa::path(
     delete, path = "/v1/auth/me", tag = "account",
-    request_body(content = DeleteUser, description = "The password of the account, where it has one."),
+    request_body(content = DeleteUser, description = "The password of the account, if it has one."),
     responses(
         (status = 204, description = "The account is deleted."),
         (status = 403, description = "The account has no password, and the sign-in was more than ten minutes ago.", body = sortie_api::ErrorBody,
@@ -145,7 +145,7 @@ pub(crate) async fn export_user(
 /// hour.
 #[utoipa::path(
     put, path = "/v1/me/password", tag = "account",
-    request_body(content = ChangePassword, description = "The password of now, where there is one, and the new one."),
+    request_body(content = ChangePassword, description = "The current password, if there is one, and the new password."),
     responses(
         (status = 204, description = "The password is changed."),
         (status = 403, description = "The account has no password, and the sign-in was more than ten minutes ago.", body = sortie_api::ErrorBody,

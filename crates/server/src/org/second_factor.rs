@@ -70,7 +70,7 @@ pub(crate) async fn confirm_second_factor(
     delete, path = "/v1/auth/me/second-factor", tag = "account",
     request_body(content = RemoveSecondFactor, description = "The password, and a code."),
     responses(
-        (status = 204, description = "Sign-ins need the password alone."),
+        (status = 204, description = "Sign-ins need only the password."),
         (status = 403, description = "The account has no password, and the sign-in was more than ten minutes ago.", body = sortie_api::ErrorBody,
             example = json!({"error": "this account has no password: sign in again, and repeat this within ten minutes", "code": "forbidden"})),
         (status = 409, description = "The account has no second factor.", body = sortie_api::ErrorBody),

@@ -46,7 +46,7 @@ impl Deref for Person {
     }
 }
 
-/// Proof of a person whose email address is verified. Without mail, no address has to be.
+/// Proof of a person with a verified email address. Without mail, no address must be verified.
 #[derive(Clone, Debug)]
 pub(crate) struct VerifiedPerson(pub(crate) Person);
 

@@ -24,11 +24,11 @@ pub(super) async fn paid(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageRe
     let session = visit.parameter("session").unwrap_or_default();
     let state = match &app.billing {
         Some(billing) => billing.returned(&session).await.map_err(|error| {
-            tracing::warn!(%error, "cannot look at a checkout for its customer");
+            tracing::warn!(%error, "cannot read a checkout for its customer");
             PageError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "Thank you",
-                "We cannot look at the payment right now. The credits are added when it has succeeded.",
+                "We cannot read the payment now. Your credits are added when it succeeds.",
             )
         })?,
         None => None,

@@ -38,10 +38,10 @@ pub(crate) fn confirmation(awaiting: &AwaitingConfirmation) -> Response {
                 dd { (value) }
             }
         }
-        h2 { "Did somebody send you here?" }
+        h2 { "Did another person send you here?" }
         p.sub {
-            "Then keep the code below to yourself and close this window. Whoever has the code can let those agents act as you. Without \
-             the code the access is never used, and it is deleted. You can also withdraw it in the settings of your account."
+            "Then keep the code below to yourself and close this window. With the code, that person can let those agents act as you. \
+             Without the code the access is never used, and it is deleted. You can also withdraw it in the settings of your account."
         }
         h2 { "Did you start this, or do you want this organization to act as you?" }
         p.sub { "Then enter this code where it was started, or give it to the administrator you know:" }

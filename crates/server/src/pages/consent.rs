@@ -73,8 +73,8 @@ pub(super) async fn show(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageRe
         let form = organization::form(&app, &visit, &path, "")?;
         html! {
             p.note {
-                @if is_member { "In none of your organizations does your role allow this. Ask an owner for the role, or create an organization." }
-                @else { "An application works in an organization, and you have none yet. Name your first one." }
+                @if is_member { "Your role does not allow this in any of your organizations. Ask an owner for the role, or create an organization." }
+                @else { "An application needs an organization, and you do not have one yet. Create your first one." }
             }
             (form)
         }
@@ -132,7 +132,7 @@ impl ConsentPage<'_> {
                 dd {
                     @match name {
                         Some(name) => { (quoted(name)) " " span.dim { "(the name it gives itself)" } }
-                        None => { "It gives no name" }
+                        None => { "The application has no name" }
                     }
                 }
                 dt { "Sends you back to" }

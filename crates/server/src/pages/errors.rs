@@ -56,8 +56,8 @@ impl PageError {
     pub(super) fn stale() -> Self {
         Self::new(
             StatusCode::FORBIDDEN,
-            "This form is no longer valid",
-            "The form was open for too long, or came from another page. Go back, reload the page and try again.",
+            "This form has expired",
+            "The form has expired, or another page sent it. Go back, reload the page and try again.",
         )
     }
 }

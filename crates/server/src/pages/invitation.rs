@@ -33,7 +33,7 @@ fn gone() -> PageError {
     PageError::new(
         StatusCode::NOT_FOUND,
         "This invitation is not open",
-        "It was accepted, withdrawn or replaced, or has expired. Ask for another one.",
+        "It was accepted, withdrawn or replaced, or it has expired. Ask for a new invitation.",
     )
 }
 

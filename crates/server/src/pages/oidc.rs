@@ -89,7 +89,7 @@ pub(super) async fn start(
         return Err(PageError::new(
             StatusCode::BAD_REQUEST,
             "This address is too long",
-            "A sign-in cannot come back to it. Sign in, and open the address again.",
+            "A sign-in cannot return to this address. Sign in, then open the address again.",
         )
         .with_link("/sign-in", "Go to the sign-in page"));
     }
@@ -114,7 +114,7 @@ pub(super) async fn callback(
         }
         return Err(PageError::new(
             StatusCode::FORBIDDEN,
-            "This sign-in is no longer valid",
+            "This sign-in has expired",
             "It took too long, was begun in another browser, or has ended already. Start again.",
         )
         .with_link("/sign-in", "Go to the sign-in page"));

@@ -129,11 +129,7 @@ async fn reset_page(
             p.sub { "It was used already or has expired. Your password stays as it is." }
             (main_link(&forgot, "Ask for another link"))
         };
-        return Ok(message(
-            StatusCode::BAD_REQUEST,
-            "This link no longer works",
-            &body,
-        ));
+        return Ok(message(StatusCode::BAD_REQUEST, "This link has expired", &body));
     };
     let form = visit.form(app, RESET, query)?;
     let body = html! {

@@ -87,8 +87,8 @@ pub(super) async fn resend(State(app): State<Arc<OrgApp>>, posted: Posted) -> Pa
     let account = app.accounts.store().account(user).await?;
     let body = html! {
         p.sub {
-            "We sent another mail to " b { (account.person.email) } ". Open the link in it, then continue. Links of earlier mails no \
-             longer work."
+            "We sent another mail to " b { (account.person.email) } ". Open the link in it, then continue. Links in earlier mails have \
+             expired."
         }
         (main_link(&back, "Continue"))
     };
@@ -143,7 +143,7 @@ fn verified(back: &str) -> Response {
 
 /// Answers a link with a used or expired token: offers another mail to a person who needs one.
 async fn ended(app: &OrgApp, visit: &Visit, query: &str) -> PageResult {
-    const TITLE: &str = "This link no longer works";
+    const TITLE: &str = "This link has expired";
     let back = way_back(app, query);
     let Some(person) = visit.person else {
         let sign_in = Visit::link(&app.accounts, "/sign-in", &back)?;

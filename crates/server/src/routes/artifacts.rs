@@ -56,7 +56,7 @@ pub(crate) async fn list_run_artifacts(
         )),
         (status = 304, description = "The client has the content already."),
         (status = 412, description = "The content does not match `If-Match`.", body = sortie_api::ErrorBody),
-        (status = 416, description = "The content has none of the requested bytes.", body = sortie_api::ErrorBody),
+        (status = 416, description = "The requested bytes are beyond the end of the content.", body = sortie_api::ErrorBody),
     ),
 )]
 pub(crate) async fn get_run_artifact(

@@ -56,8 +56,8 @@ impl AuditQuery {
 ///
 /// Lists the changes of resources, newest first, each with its author, client address and request. Runs are not listed
 /// here. An entry is written in the transaction of its change and never deleted. With several of `action`, `target` and
-/// `key`, a page can have fewer entries than `limit`, or none, and a `next_cursor` all the same: then many entries were
-/// looked at, and few match.
+/// `key`, a page can have fewer entries than `limit`, or none, and still a `next_cursor`: one request reads a bounded
+/// number of entries.
 #[utoipa::path(
     get, path = "/v1/admin/audit", tag = "administration",
     params(

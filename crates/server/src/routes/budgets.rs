@@ -114,7 +114,7 @@ pub(crate) async fn put_budget(
 
 /// Delete a budget
 ///
-/// Deletes the budget. Existing runs go on. A budget that is set again starts a new count.
+/// Deletes the budget. Existing runs continue. A budget that is set again starts a new count.
 #[utoipa::path(
     delete, path = "/v1/budgets/{scope}", tag = "budgets",
     params(("scope" = BudgetScope, Path, description = "The budget's scope.", example = "workflow:nightly-report")),

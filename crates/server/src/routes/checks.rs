@@ -12,7 +12,7 @@ use crate::{
     kit::{ApiResult, FromQuery, Json, Pairs, Query, TrustedProxies},
 };
 
-/// Optional checks beside those of the node itself.
+/// Optional checks in addition to those of the node itself.
 pub(crate) struct WantedChecks {
     providers: Providers,
 }

@@ -30,7 +30,7 @@ use crate::{
         ("state" = String, Query, description = "The state of the authorization.", example = "l2Zkx0"),
         ("code" = Option<String>, Query, nullable = false, description = "The authorization code."),
         ("iss" = Option<String>, Query, nullable = false, description = "The authorization server that answers."),
-        ("error" = Option<String>, Query, nullable = false, description = "Reason why there is no code."),
+        ("error" = Option<String>, Query, nullable = false, description = "Error of the authorization server, instead of a code."),
     ),
     responses(
         (status = 200, description = "A page with the confirmation code.", body = String, content_type = "text/html",
@@ -60,7 +60,7 @@ pub(crate) async fn finish_authorization(
         ("state" = String, Query, description = "The state of the authorization.", example = "l2Zkx0"),
         ("code" = Option<String>, Query, nullable = false, description = "The authorization code."),
         ("iss" = Option<String>, Query, nullable = false, description = "The authorization server that answers."),
-        ("error" = Option<String>, Query, nullable = false, description = "Reason why there is no code."),
+        ("error" = Option<String>, Query, nullable = false, description = "Error of the authorization server, instead of a code."),
     ),
     responses(
         (status = 200, description = "A page with the confirmation code.", body = String, content_type = "text/html",

@@ -183,7 +183,7 @@ pub(crate) async fn end_console_session(
     responses(
         (status = 201, description = "The code. It is shown this once.", body = CreatedConsoleCode,
             example = json!({"code": "stl_…", "expires_at": "2026-11-20T21:31:00.000Z"})),
-        (status = 403, description = "The credential is no API key.", body = sortie_api::ErrorBody,
+        (status = 403, description = "The credential is not an API key.", body = sortie_api::ErrorBody,
             example = json!({"error": "a code needs an API key: send Authorization: Bearer <API key>", "code": "forbidden"})),
         (status = 404, description = "The console is disabled.", body = sortie_api::ErrorBody,
             example = json!({"error": "the console is disabled (console = false)", "code": "not_found"})),

@@ -64,7 +64,7 @@ pub(crate) fn event_stream(body: Body) -> Response {
     response
 }
 
-/// Reasons for the end of a stream beside the end of the run.
+/// Reasons for the end of a stream, other than the end of the run.
 #[derive(Default)]
 pub(super) struct Ends {
     /// Cancelled when the node stops.

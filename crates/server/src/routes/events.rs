@@ -105,7 +105,7 @@ impl ToSchema for StreamMessage {
 /// Form of the answer, and the position it starts from.
 pub(crate) struct Reading {
     form: Form,
-    /// `Last-Event-ID`, which an interrupted client sends by itself.
+    /// `Last-Event-ID`, which a reconnecting client sends.
     last_event: Option<i64>,
 }
 
@@ -209,7 +209,7 @@ impl FromQuery for EventsQuery {
     params(
         ("id" = RunId, Path, description = "The run's id.", example = "run_01kafs6w1cefkstv6qr1ptb0mp"),
         ("Last-Event-ID" = Option<i64>, Header, minimum = 0, nullable = false, description = "Resume after this event.", example = 3),
-        ("deltas" = Option<bool>, Query, nullable = false, description = "Also send live messages without an id, which are not recorded: `message_start` `{model, step}` when a model call begins, `message_delta` `{text, step}` with text that the model is writing (the whole text follows as `message`, and after a `retry` the text restarts), and `tool_output` `{id, text}` with output of a running command, of which a slow client misses some.", example = true),
+        ("deltas" = Option<bool>, Query, nullable = false, description = "Also send live messages without an id, which are not recorded: `message_start` `{model, step}` when a model call begins, `message_delta` `{text, step}` with text that the model is writing (the whole text follows as `message`, and after a `retry` the text restarts), and `tool_output` `{id, text}` with output of a running command. A slow client misses some of them.", example = true),
         ("lastEventId" = Option<i64>, Query, minimum = 0, nullable = false, description = "Event to resume after, for replacements of `EventSource` that send no header. `Last-Event-ID` comes before it.", example = 3),
         ("after" = Option<i64>, Query, minimum = 0, nullable = false, description = "Only events after this one; `Last-Event-ID` and `lastEventId` come before it.", example = 0),
         ("before" = Option<i64>, Query, minimum = 1, nullable = false, description = "Only events before this one, and of these the last; as JSON only. `last_event_id` of the run plus 1 gives the newest.", example = 9),
@@ -224,7 +224,7 @@ impl FromQuery for EventsQuery {
         (Vec<Event> = "application/json", example = json!([
             {"id": 1, "type": "status", "data": {"status": "queued"}, "created_at": "2026-11-20T21:30:00.000Z"}
         ])),
-    )), (status = 410, description = "The run has zero data retention, and its events are no longer held.", body = sortie_api::ErrorBody)),
+    )), (status = 410, description = "The run has zero data retention, and its events have expired.", body = sortie_api::ErrorBody)),
 )]
 pub(crate) async fn follow_run(
     State(app): State<Arc<App>>,
@@ -304,7 +304,7 @@ async fn events_elsewhere(
     query: &EventsQuery,
     hop: Hop,
 ) -> ApiResult<Response> {
-    // Reserve memory before the request to the other node, so that none of its answer is buffered without a reservation.
+    // Reserve memory before the request to the other node, so that no part of its answer is buffered without a reservation.
     let room = app.bodies.answer_room(PASSED_BYTES).await?;
     let events = (&query.selection, query.limit.unwrap_or(MOST_EVENTS));
     let pieces = app.engine.events_elsewhere(caller, run, events, hop).await?;

@@ -68,7 +68,7 @@ impl ToSchema for Content {}
 /// Takes a multipart form with the field `file` and optionally the field `name`. Without `name` the file gets its
 /// `filename`, without folders. The content is streamed to the storage and never changes; equal content is stored once.
 ///
-/// Takes JSON as well, to keep an artifact of a run as a file. Nothing is copied, and the file stays when the run is
+/// Accepts JSON too, to keep an artifact of a run as a file. Nothing is copied, and the file stays when the run is
 /// deleted.
 #[utoipa::path(
     post, path = "/v1/files", tag = "files",
@@ -88,7 +88,7 @@ impl ToSchema for Content {}
             "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "created_at": "2026-11-20T21:30:00.000Z",
             "used_by": []
         })),
-        (status = 409, description = "The name is taken, or the organization has too little room.", body = sortie_api::ErrorBody,
+        (status = 409, description = "The name is taken, or the organization has reached its storage limit.", body = sortie_api::ErrorBody,
             example = json!({"error": "name: a file has it already", "code": "conflict"})),
     ),
 )]
@@ -207,7 +207,7 @@ pub(crate) enum FileList {
 /// List files
 ///
 /// Lists files, newest first. Without `limit` and `cursor` the answer is an array of the 100 newest files; with either
-/// it is a page, whose `next_cursor` is empty on the last one.
+/// it is a page; `next_cursor` is empty on the last page.
 #[utoipa::path(
     get, path = "/v1/files", tag = "files",
     params(
@@ -284,7 +284,7 @@ pub(crate) async fn get_file(
         )),
         (status = 304, description = "The client has the content already."),
         (status = 412, description = "The content does not match `If-Match`.", body = sortie_api::ErrorBody),
-        (status = 416, description = "The content has none of the requested bytes.", body = sortie_api::ErrorBody),
+        (status = 416, description = "The requested bytes are beyond the end of the content.", body = sortie_api::ErrorBody),
     ),
 )]
 pub(crate) async fn get_file_content(
@@ -366,7 +366,7 @@ pub(crate) async fn rename_file(
 
 /// Delete a file
 ///
-/// Deletes the file. Runs that name it and have not started yet fail when they start; runs at work have a copy. The
+/// Deletes the file. Runs that name it and have not started yet fail when they start; active runs have a copy. The
 /// content is deleted some time later, unless another file or artifact has the same content.
 #[utoipa::path(
     delete, path = "/v1/files/{file}", tag = "files",

@@ -132,7 +132,7 @@ impl FromQuery for Count {
 /// Preview a schedule
 ///
 /// Lists the next occurrences and the times at which their runs start, jitter included; also for a paused or disabled
-/// schedule. The list is shorter than requested only at the end of the calendar.
+/// schedule. The list is shorter than requested only if the schedule has fewer occurrences left.
 #[utoipa::path(
     get, path = "/v1/schedules/{id}/next", tag = "schedules",
     params(

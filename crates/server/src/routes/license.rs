@@ -54,7 +54,7 @@ pub(crate) async fn put_license(
 
 /// Delete the license
 ///
-/// Deletes the license. From then on the engine has no allowance to use up. The count of the month stays for a later
+/// Deletes the license. From then on the engine has no limit on runs. The count of the month stays for a later
 /// license. Self-hosted engines with one organization only.
 #[utoipa::path(
     delete, path = "/v1/admin/license", tag = "administration",

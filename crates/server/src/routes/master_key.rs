@@ -43,7 +43,7 @@ pub(crate) fn example_of_reseal() -> Value {
 /// Example of the refusal where a node lacks the key.
 pub(crate) fn example_of_missing_key() -> Value {
     json!({
-        "error": "node node-b does not have the master key 9f86d081884c7d65 and could not read what is sealed with it: \
+        "error": "node node-b does not have the master key 9f86d081884c7d65 and could not read values sealed with it: \
             give every node both keys first",
         "code": "conflict",
     })
@@ -78,7 +78,7 @@ pub(crate) async fn get_master_keys(
         description = "The `next_cursor` of the page before.", example = "6.run_01kafs6w1cefkstv6qr1ptb0mp")),
     responses(
         (status = 200, description = "The page was processed.", body = Reseal, example = json!(example_of_reseal())),
-        (status = 409, description = "A node does not have the key, or this one has none.", body = sortie_api::ErrorBody, example = json!(example_of_missing_key())),
+        (status = 409, description = "A node does not have the key, or this node has no key.", body = sortie_api::ErrorBody, example = json!(example_of_missing_key())),
     ),
 )]
 pub(crate) async fn reseal(

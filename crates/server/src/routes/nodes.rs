@@ -13,7 +13,7 @@ use crate::{
 
 /// List nodes
 ///
-/// Lists the nodes of the engine by name: live ones, and lost ones whose runs no other node has taken over yet.
+/// Lists the nodes of the engine by name: live nodes, and lost nodes with runs that no other node has taken over yet.
 /// Self-hosted engines with one organization only.
 #[utoipa::path(
     get, path = "/v1/admin/nodes", tag = "administration",

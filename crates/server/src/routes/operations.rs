@@ -50,7 +50,7 @@ impl Readiness {
 
 /// Liveness
 ///
-/// Answers while the process serves requests, whatever the state of its database. Needs no key and is not counted
+/// Answers while the process serves requests, also without its database. Needs no key and is not counted
 /// against the rate limit.
 #[utoipa::path(
     get, path = "/healthz", tag = "operations",
@@ -66,9 +66,9 @@ pub(crate) async fn get_health() -> Json<Health> {
 
 /// Readiness
 ///
-/// Answers 200 while the node can take runs. Answers 503 while its database is away or the node is about to stop: load
-/// balancers then send no new clients, and connected ones are served for `drain_seconds`. While the storage of files is
-/// away, the answer is 200 and `degraded` names it. Needs no key and is not counted against the rate limit.
+/// Answers 200 while the node can take runs. Answers 503 while its database is unavailable or the node is stopping: load
+/// balancers then send no new clients, and connected clients are served for `drain_seconds`. While the storage of files
+/// is unavailable, the answer is 200 and `degraded` names it. Needs no key and is not counted against the rate limit.
 #[utoipa::path(
     get, path = "/readyz", tag = "operations",
     responses(
@@ -95,15 +95,15 @@ pub(crate) async fn get_readiness(State(app): State<Arc<App>>) -> ApiResult<Json
             (String = "text/plain", example = "# TYPE sortie_queue_depth gauge\nsortie_queue_depth 0\n"),
             (String = "application/openmetrics-text", example = "# TYPE sortie_queue_depth gauge\nsortie_queue_depth 0\n# EOF\n"),
         )),
-        (status = 404, description = "The metrics have a listener of their own.", body = sortie_api::ErrorBody,
-            example = json!({"error": "the metrics of this engine have a listener of their own", "code": "not_found"})),
+        (status = 404, description = "The metrics are served at another address (`metrics_listen`).", body = sortie_api::ErrorBody,
+            example = json!({"error": "this engine serves its metrics at another address (metrics_listen)", "code": "not_found"})),
     ),
 )]
 pub(crate) async fn get_metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> ApiResult<Response> {
     match &app.exposition {
         Some(exposition) => Ok(exposition.answer(&headers).await?),
         None => Err(ErrorCode::NotFound
-            .because("the metrics of this engine have a listener of their own")
+            .because("this engine serves its metrics at another address (metrics_listen)")
             .into()),
     }
 }

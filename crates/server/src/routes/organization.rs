@@ -10,7 +10,7 @@ use crate::{
     kit::{ApiResult, Json, Member},
 };
 
-/// Get the organization behind the key
+/// Get the organization of the key
 ///
 /// Returns the organization, the role and the key of the credential, the version of the engine, the defaults of runs, and the
 /// features of the deployment.

@@ -17,7 +17,7 @@ use crate::{
 pub(crate) struct ResourceMetadata {
     /// The document, serialized once.
     pub(crate) document: Bytes,
-    /// Path of the resource behind its host, without a slash at its beginning; empty where it has none.
+    /// Path of the resource after its host, without a leading slash; empty without a path.
     pub(crate) path: String,
 }
 
@@ -41,7 +41,7 @@ pub(crate) async fn get_resource_metadata(State(app): State<Arc<App>>) -> ApiRes
 
 /// Get the protected resource metadata of a path
 ///
-/// Returns the metadata of the resource with this path behind its host: the engine API, or its MCP server.
+/// Returns the metadata of the resource with this path: the engine API, or its MCP server.
 #[utoipa::path(
     get, path = "/.well-known/oauth-protected-resource/{*path}", tag = "operations",
     params(("path" = String, Path, description = "Path of the resource.", example = "mcp")),

@@ -157,7 +157,7 @@ pub(crate) async fn get_schedule(
 
 /// Change a schedule
 ///
-/// Changes the fields that are sent; `null` puts an optional field back to its default. Occurrences that are already
+/// Changes the fields that are sent; `null` resets an optional field to its default. Occurrences that are already
 /// due are processed first, under the old settings. With `enabled: false` the schedule does not fire until it is
 /// enabled again; `paused_until` skips the occurrences before a time.
 #[utoipa::path(
@@ -192,7 +192,7 @@ pub(crate) async fn update_schedule(
 
 /// Delete a schedule
 ///
-/// Deletes the schedule with its history. Its runs stay, and go on.
+/// Deletes the schedule with its history. Its runs stay and continue.
 #[utoipa::path(
     delete, path = "/v1/schedules/{id}", tag = "schedules",
     params(("id" = ScheduleId, Path, description = "The schedule's id.", example = "sched_01kafs6w1cefkstv6qr1ptb0mp")),

@@ -114,8 +114,8 @@ fn summary(row: &SummaryRow, usage: &HashMap<String, UsageFigures>) -> Result<Wo
 
 /// Get a saved workflow
 ///
-/// Returns the definition as it was saved, with its name, revision and times. Each run fills in the fields that the
-/// definition leaves open.
+/// Returns the definition as it was saved, with its name, revision and times. Fields that the
+/// definition leaves out use the defaults in force when a run starts.
 #[utoipa::path(
     get, path = "/v1/workflows/{name}", tag = "workflows",
     params(("name" = String, Path, description = "The workflow's name.", example = "daily-report")),
@@ -180,9 +180,9 @@ fn entry_of(app: &App, org: OrgId, stored: StoredWorkflow) -> Result<Entry, Refu
 
 /// Save a workflow
 ///
-/// Creates the workflow or replaces it whole. The definition is checked now, but for the existence of its files and
-/// connections, which each run checks. `input` is the default of runs that send none; it must match `input_schema`.
-/// Credentials are not kept: use a saved connection where one needs them. The same definition again changes nothing;
+/// Creates the workflow or replaces it whole. The definition is checked now, except that its files and
+/// connections exist, which each run checks. `input` is the default of runs that send none; it must match `input_schema`.
+/// Credentials are not stored: use a saved connection if one needs them. The same definition again changes nothing;
 /// any other raises `revision` by one. Existing runs keep their definition.
 #[utoipa::path(
     put, path = "/v1/workflows/{name}", tag = "workflows",
@@ -231,7 +231,7 @@ pub(crate) async fn put_workflow(
 
 /// Delete a workflow
 ///
-/// Deletes the workflow. Runs that were started from it go on, and keep its name.
+/// Deletes the workflow. Runs that were started from it continue and keep its name.
 #[utoipa::path(
     delete, path = "/v1/workflows/{name}", tag = "workflows",
     params(("name" = String, Path, description = "The workflow's name.", example = "daily-report")),

@@ -231,7 +231,7 @@ async fn an_answer_counts_once_in_the_browser_that_asked_for_it() {
     for stranger in [&other, &Browser::new(&rig)] {
         let answer = stranger.get(&callback).await;
         assert_eq!(answer.status, 403, "the state of another browser");
-        assert!(answer.text().contains("no longer valid"));
+        assert!(answer.text().contains("has expired"));
     }
     let form_cookie = browser.cookie("sortie_form").unwrap();
     assert_eq!(browser.get(&callback).await.status, 303);
@@ -319,7 +319,7 @@ async fn an_address_counts_where_it_is_verified_and_its_domain_is_trusted() {
         "email_verified", Value::Null, "has not verified your email address";
         "email", json!("new@elsewhere.example"), "an address of this domain";
         "email", json!("new@sub.corp.example"), "an address of this domain";
-        "email", json!("not an address"), "names no email address";
+        "email", json!("not an address"), "did not return your email address";
     } {
         provider.person("s-1", "new@corp.example");
         claim(&provider, name, value.clone());
@@ -391,7 +391,7 @@ async fn an_account_is_linked_where_nobody_else_can_have_made_it() {
     let browser = Browser::new(&rig);
     let answer = sign_in(&browser, &provider, START).await;
     assert_eq!(answer.status, 403);
-    assert!(answer.text().contains("nobody has proved"), "{}", answer.text());
+    assert!(answer.text().contains("has not verified it"), "{}", answer.text());
     // The operator created this account, which has no password yet.
     for (subject, name) in [("s-admin", "admin"), ("s-member", "member")] {
         provider.person(subject, &format!("{}@Corp.example", name.to_uppercase()));
@@ -489,7 +489,7 @@ async fn a_provider_that_fails_is_named_and_asked_again_after_seconds() {
     provider.script(|script| script.fails = true);
     let answer = browser.get(START).await;
     assert_eq!(answer.status, 503);
-    assert_contains!(answer, "Example &amp; Co does not answer as it should");
+    assert_contains!(answer, "Example &amp; Co returned an unexpected answer");
     provider.script(|script| script.fails = false);
     assert_eq!(provider.requests().len(), 1);
     rig.clock.set(rig.clock.now() + Duration::from_secs(5));

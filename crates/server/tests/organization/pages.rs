@@ -208,7 +208,7 @@ async fn a_person_signs_up_and_in_and_comes_back_to_the_application() {
     let session = browser.cookie("sortie").unwrap();
     assert!(session.starts_with("stu_"));
     let consent = browser.get(&path).await;
-    assert_contains!(consent, "newcomer@example.com", "Name your first one");
+    assert_contains!(consent, "newcomer@example.com", "Create your first one");
     assert_lacks!(consent, "value=\"allow\"");
     for (name, status) in [(" ", 400), ("Plum Works", 303)] {
         let form = form_token(&browser.get(&path).await, "/organizations/new");

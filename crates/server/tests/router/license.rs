@@ -230,7 +230,7 @@ async fn a_token_that_breaks_a_rule_is_refused_with_the_rule() {
         tampered, "token: has a wrong signature".to_owned();
         sign(&engine.signer, &other),
         format!(
-            "token: must be issued for this installation, whose machine ID is {}; it is for {}",
+            "token: must be issued for this installation with the machine ID {}; it is for {}",
             engine.machine_id, other.machine_id
         );
         sign(&engine.signer, &expired), format!("token: must not be expired; it expired at {AT}");

@@ -127,7 +127,7 @@ async fn an_engine_is_licensed_by_a_hosted_deployment(database: Database) -> Che
     let other = issuer.token(&"0".repeat(32)).await?;
     let refused = exits(engine.sortie(&["license", "install", &other]), 64)?;
     let refused = text(&refused.stderr);
-    ensure!(refused.contains("whose machine ID is"), "{refused}");
+    ensure!(refused.contains("with the machine ID"), "{refused}");
     exits(engine.sortie(&["license", "delete"]), 0)?;
     assert_eq!(create(&engine).await?, 202);
     if database == Database::Postgres {

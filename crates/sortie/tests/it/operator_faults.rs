@@ -54,7 +54,7 @@ fn a_file_in_the_place_of_the_data_folder_is_told_with_the_way_out() -> Checked 
             command.env("SORTIE_DATA_DIR", place);
             let output = exits(command, if code == 69 { 70 } else { code })?;
             let told = text(&output.stdout) + &text(&output.stderr);
-            for part in ["data", "a file in the place of a folder", "--data-dir"] {
+            for part in ["data", "a file exists where a folder is needed", "--data-dir"] {
                 ensure!(told.contains(part), "{place}, {arguments:?}: {told}");
             }
             ensure!(!told.contains("os error"), "{told}");
@@ -67,7 +67,7 @@ fn a_file_in_the_place_of_the_data_folder_is_told_with_the_way_out() -> Checked 
             command.args(arguments).current_dir(folder.path());
             command.env("SORTIE_DATA_DIR", place);
             let told = text(&exits(command, 70)?.stderr);
-            for part in ["data", "a file in the place of a folder", "--data-dir"] {
+            for part in ["data", "a file exists where a folder is needed", "--data-dir"] {
                 ensure!(told.contains(part), "{place}, {arguments:?}: {told}");
             }
         }
@@ -87,7 +87,7 @@ fn a_file_in_the_place_of_the_storage_is_not_the_fault_of_the_configuration() ->
         let output = exits(alone(folder.path(), arguments), code)?;
         let told = text(&output.stdout) + &text(&output.stderr);
         let path = blobs.display().to_string();
-        for part in [&path, "a file in the place of a folder", "name another"] {
+        for part in [&path, "a file exists where a folder is needed", "blob_url"] {
             ensure!(told.contains(part), "{arguments:?}: {part}: {told}");
         }
         ensure!(!told.contains("blob_url: "), "{told}");

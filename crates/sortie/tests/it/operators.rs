@@ -177,7 +177,7 @@ async fn the_commands_on_all_nodes_take_the_operators_key(database: Database) ->
     assert_eq!(keys["nodes"][0]["keys"], keys["keys"], "{keys}");
     let resealed = exits(node.node.sortie(&["master-key", "reseal"]), 0)?;
     assert_contains!(resealed.stderr, "values looked at");
-    node.node.until_logged("began to seal everything again").await?;
+    node.node.until_logged("started to seal all values again").await?;
     let doctor = node.node.sortie(&["doctor", "--json"]).output()?;
     let report: Value = serde_json::from_slice(&doctor.stdout)?;
     let check = |name: &str| {

@@ -134,7 +134,9 @@ async fn a_refund_is_made_once_however_often_its_line_is_typed(database: Databas
     double.fail(Call::CreateRefund, 1, Fault::LostAfter);
     let lost = typed(&node, &first, UNAVAILABLE).await?;
     ensure!(lost.contains(TYPE_AGAIN), "{lost}");
-    node.node.until_logged("recorded what Stripe takes back").await?;
+    node.node
+        .until_logged("recorded a refund or dispute of Stripe")
+        .await?;
     for _ in 0..2 {
         let made = typed(&node, &first, 0).await?;
         ensure!(made.contains("REFUNDED") && made.contains(" 500 "), "{made}");

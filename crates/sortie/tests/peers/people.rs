@@ -202,7 +202,7 @@ async fn a_person_loses_the_password_and_adds_a_second_factor(device: Device) ->
     ann.send(&[("New password", OTHER)], "Set the password")?
         .is(200, "The password is set")?;
     session.get("/v1/auth/me").refused("unauthorized").await?;
-    ann.go(&link)?.is(400, "This link no longer works")?;
+    ann.go(&link)?.is(400, "This link has expired")?;
     ann.follow("Ask for another link")?
         .is(200, "Forgot your password?")?;
     ann.go("/sign-in")?;

@@ -66,7 +66,7 @@ const TRIES: i64 = 5;
 pub const AWAITING: &str = "an authorization waits for its confirmation";
 
 /// Reason that replaces the note after a flow has expired.
-const NOT_IN_TIME: &str = "nobody has confirmed the authorization in time: start it again";
+const NOT_IN_TIME: &str = "the authorization expired without a confirmation: start it again";
 /// Reason that replaces the note after too many wrong codes.
 const TRIED_TOO_OFTEN: &str = "the authorization ended after five wrong codes: start it again";
 

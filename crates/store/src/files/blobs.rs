@@ -177,7 +177,7 @@ impl Store {
             match self.db.write(move |tx| doom(tx, now, &ids)).await {
                 Ok(()) => {}
                 Err(error) if error.is_of_data() => {
-                    tracing::error!(blob, %error, "cannot mark unreferenced content; the others go on");
+                    tracing::error!(blob, %error, "cannot mark unreferenced content; continuing with the others");
                     checked.failed += 1;
                 }
                 Err(error) => return Err(error),
@@ -229,7 +229,7 @@ impl Store {
             match self.db.write(move |tx| forget(tx, &one)).await {
                 Ok(rows) => forgotten += rows,
                 Err(error) if error.is_of_data() => {
-                    tracing::error!(%blob, %error, "cannot forget deleted content; the others go on");
+                    tracing::error!(%blob, %error, "cannot forget deleted content; continuing with the others");
                 }
                 Err(error) => return Err(error),
             }

@@ -132,7 +132,7 @@ fn create(tx: &mut dyn Tx, new: &NewDeployment, audit: &Audit) -> Result<Deploym
     }
     if ended.rows.first().map_or(Ok(0), Row::only)? >= MOST_ENDED {
         return Err(Error::Conflict(
-            "too many deployments were deleted whose licenses still work",
+            "too many deleted deployments still have valid licenses",
         ));
     }
     tx.batch(&[

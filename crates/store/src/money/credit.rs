@@ -176,7 +176,7 @@ pub(super) fn change_again(
     if let Some(error) = refused(tx, org, change.held)? {
         return Err(error);
     }
-    let gone = Error::Corrupt("the credit of an organization is no longer covered".to_owned());
+    let gone = Error::Corrupt("the credit of an organization does not cover the run".to_owned());
     let [changed] = batch(tx, &[statement(org, change, writers).exactly(1, gone)])?;
     Ok(is_low(&changed))
 }

@@ -70,7 +70,7 @@ impl CreditMetrics {
                             run = %charge.run,
                             reserved_micros = charge.amount,
                             excess_micros = charge.excess,
-                            "charged a run no more than was reserved for it, although it cost more"
+                            "charged a run only the reserved amount, although it cost more"
                         );
                     }
                 }

@@ -207,7 +207,7 @@ impl Store {
                         swept.taken.extend(done.taken);
                     }
                     Err(error) if error.is_of_data() => {
-                        tracing::error!(run, %error, "cannot end or take over a run of a lost node; the others go on");
+                        tracing::error!(run, %error, "cannot end or take over a run of a lost node; continuing with the others");
                         skipped.push(run);
                     }
                     Err(error) => return Err(error),
@@ -246,7 +246,7 @@ impl Store {
                     all.taken.extend(swept.taken);
                 }
                 Err(error) if error.is_of_data() => {
-                    tracing::error!(%run, %error, "cannot resume a run without a task; the others go on");
+                    tracing::error!(%run, %error, "cannot resume a run without a task; continuing with the others");
                 }
                 Err(error) => return Err(error),
             }

@@ -77,7 +77,7 @@ fn create(tx: &mut dyn Tx, new: &SaveSchedule, most: u32, entry: &Audit) -> Resu
         ],
     )?;
     if workflow.rows.is_empty() {
-        return Err(Error::Conflict("the workflow was deleted meanwhile"));
+        return Err(Error::Conflict("the workflow was deleted at the same time"));
     }
     tx.batch(&[
         Stmt::new(

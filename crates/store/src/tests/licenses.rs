@@ -344,7 +344,7 @@ both! {
             store.end_deployment(org, made.id, fixture.now(), fixture.audit(org)).await.unwrap();
         }
         let refused = fixture.deployed(org, 'a').await.unwrap_err();
-        assert!(matches!(refused, Error::Conflict(rule) if rule.starts_with("too many deployments")), "{refused}");
+        assert!(matches!(refused, Error::Conflict(rule) if rule.starts_with("too many deleted deployments")), "{refused}");
         // Expired ones do not count, and are deleted.
         let later = fixture.now() + 31 * DAY;
         let put = PutEntitlement { period_end: later + DAY, ..fixture.entitlement(org, 1) };

@@ -145,7 +145,7 @@ both! {
 
     async fn the_number_of_schedules_has_a_limit_and_each_has_a_workflow(fixture: &Fixture, org: OrgId) {
         let refused = fixture.create_schedule(fixture.new_schedule(org)).await.unwrap_err();
-        assert_eq!(refused, Error::Conflict("the workflow was deleted meanwhile"));
+        assert_eq!(refused, Error::Conflict("the workflow was deleted at the same time"));
         let row = fixture.schedule(org).await;
         let refused = fixture.delete_workflow(org, "w").await.unwrap_err();
         assert_eq!(refused, Error::Conflict("a schedule uses the workflow"));

@@ -179,7 +179,7 @@ async fn a_call_without_an_answer_is_said_to_be_in_doubt_only_where_that_matters
         let asked = json!({"method": method, "url": "http://api.example/"});
         let (failed, ()) = tokio::join!(rig.call(REQUEST, asked), closing);
         let failed = failed.unwrap_err();
-        let told = failed.ends_with("; whether the server has carried it out is not known");
+        let told = failed.ends_with("; it is unknown whether the server has processed it");
         assert_eq!(told, doubt, "{failed}");
     }
 }

@@ -677,7 +677,7 @@ class Client(Resource):
         self.operator = Operator(transport)
 
     async def me(self) -> types.OrganizationInfo:
-        """`GET /v1/me`: get the organization behind the key."""
+        """`GET /v1/me`: get the organization of the key."""
         return await self._call(types.OrganizationInfo, "GET", "/v1/me")
 
     async def usage(self, **query: Unpack[requests.GetMemberUsageQuery]) -> types.Usage:

@@ -677,7 +677,7 @@ class Client(Resource):
         self.operator = Operator(transport)
 
     def me(self) -> types.OrganizationInfo:
-        """`GET /v1/me`: get the organization behind the key."""
+        """`GET /v1/me`: get the organization of the key."""
         return self._call(types.OrganizationInfo, "GET", "/v1/me")
 
     def usage(self, **query: Unpack[requests.GetMemberUsageQuery]) -> types.Usage:

@@ -113,9 +113,7 @@ fn pieces(text: &str, outputs: usize) -> Result<Vec<Piece>, String> {
         rest = to;
         let Some(number) = number else { continue };
         if number == 0 || number > outputs {
-            return Err(format!(
-                "{{{{{name}}}}} stands for no output: there are {outputs}"
-            ));
+            return Err(format!("{{{{{name}}}}} names no output: there are {outputs}"));
         }
         push_text(&mut pieces, text.get(begun..from));
         pieces.push(Piece::Output(number));

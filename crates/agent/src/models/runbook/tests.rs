@@ -36,9 +36,9 @@ fn a_mistake_is_named_with_its_line_before_anything_runs() {
         "```tool\n{}\n```", "line 1: a `tool` block names its tool: ```tool NAME";
         "```wait soon\n```", "line 1: a `wait` block takes milliseconds, from 0 to 3600000: ```wait 500";
         "```wait\n3600001\n```", "line 1: a `wait` block takes milliseconds, from 0 to 3600000: ```wait 500";
-        "```answer\n{{1}}\n```", "line 1: {{1}} stands for no output: there are 0";
-        "```sh\n```\n```answer\n{{2}}\n```", "line 3: {{2}} stands for no output: there are 1";
-        "```answer\n{{last}}\n```", "line 1: {{last}} stands for no output: there are 0";
+        "```answer\n{{1}}\n```", "line 1: {{1}} names no output: there are 0";
+        "```sh\n```\n```answer\n{{2}}\n```", "line 3: {{2}} names no output: there are 1";
+        "```answer\n{{last}}\n```", "line 1: {{last}} names no output: there are 0";
     } {
         assert_eq!(Runbook::parse(prompt).unwrap_err(), error, "{prompt}");
     }

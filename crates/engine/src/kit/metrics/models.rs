@@ -139,7 +139,7 @@ impl ModelFigures {
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register(
             "model_calls",
-            "Model calls that ended; `given_up` where the run ended before them",
+            "Model calls that ended; `given_up` if the run ended first",
             self.calls.clone(),
         );
         registry.register(
@@ -169,7 +169,7 @@ impl ModelFigures {
         );
         registry.register(
             "model_usage_clamped",
-            "Model calls whose usage was more than they can have used, and was clamped to that",
+            "Model calls with more usage reported than possible, which was clamped",
             self.clamped.clone(),
         );
         registry.register(

@@ -52,11 +52,11 @@ impl MemoryDir {
 
     fn check(&self) -> Result<(), String> {
         let shown = self.0.display();
-        let failed = |error: io::Error| format!("the folder {shown} cannot be looked at: {error}");
+        let failed = |error: io::Error| format!("cannot read the folder {shown}: {error}");
         let found = std::fs::symlink_metadata(&self.0).map_err(failed)?;
         let own = rustix::process::geteuid().as_raw();
         if !found.is_dir() || found.uid() != own || found.mode() & 0o066 != 0 {
-            return Err(format!("the folder {shown} is not this user's alone"));
+            return Err(format!("the folder {shown} must be accessible only to this user"));
         }
         let kind = statfs(&self.0).map_err(|error| failed(error.into()))?.f_type;
         // The type of the number differs between systems; its low 32 bits do not.

@@ -121,7 +121,7 @@ impl FromQuery for UiMessagesQuery {
         (UiStreamMessage = "text/event-stream", example = json!({
             "id": "7.2", "data": "{\"type\":\"text-start\",\"id\":\"text-1\"}"
         })),
-    )), (status = 410, description = "The run has zero data retention, and its events are no longer held.", body = sortie_api::ErrorBody)),
+    )), (status = 410, description = "The run has zero data retention, and its events have expired.", body = sortie_api::ErrorBody)),
 )]
 pub(crate) async fn follow_ui_messages(
     State(app): State<Arc<App>>,

@@ -173,7 +173,7 @@ async fn the_consent_page_says_who_asks_for_what() {
     // A member has no organization where the role includes the scope.
     let member = Browser::signed_in(&rig, &rig.member.token);
     let page = member.get(&authorize(client, &[("scope", "admin")])).await;
-    assert_contains!(page, "In none of your organizations");
+    assert_contains!(page, "in any of your organizations");
     form_token(&page, "/organizations/new");
     assert!(!page.text().contains("value=\"allow\""));
     rig.end().await;

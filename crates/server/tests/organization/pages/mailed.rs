@@ -167,7 +167,7 @@ async fn an_address_is_verified_by_the_button_and_once() {
     assert_lacks!(browser.get("/").await, "Verify your email address first");
     let again = elsewhere.post("/verify-email", &[("form", &form)]).await;
     for again in [again, elsewhere.get(&path).await] {
-        shows(&again, 400, "This link no longer works");
+        shows(&again, 400, "This link has expired");
         assert_eq!(link(&again, "/sign-in"), "/sign-in");
     }
     shows(&browser.get(&path).await, 200, "Address verified");
@@ -177,7 +177,7 @@ async fn an_address_is_verified_by_the_button_and_once() {
     rig.clock.set(rig.clock.now() + Duration::from_hours(1));
     for token in ["", "stm_x", &reset, &late] {
         let refused = elsewhere.get(&format!("/verify-email?token={token}")).await;
-        shows(&refused, 400, "This link no longer works");
+        shows(&refused, 400, "This link has expired");
         assert_lacks!(refused, "action=\"/verify-email\"");
     }
     rig.end().await;
@@ -209,7 +209,7 @@ async fn a_password_is_set_by_the_link_of_a_mail_and_once() {
         .post("/reset-password", &[("form", &form), ("password", PASSWORD)])
         .await;
     for again in [again, elsewhere.get(&path).await] {
-        shows(&again, 400, "This link no longer works");
+        shows(&again, 400, "This link has expired");
         assert_lacks!(again, "name=\"password\"");
         assert_eq!(link(&again, "/forgot"), "/forgot-password");
     }
@@ -223,7 +223,7 @@ async fn a_password_is_set_by_the_link_of_a_mail_and_once() {
     rig.clock.set(rig.clock.now() + Duration::from_hours(1));
     for token in ["", "stm_x", &verify, &late] {
         let refused = elsewhere.get(&format!("/reset-password?token={token}")).await;
-        shows(&refused, 400, "This link no longer works");
+        shows(&refused, 400, "This link has expired");
         assert_lacks!(refused, "name=\"password\"");
     }
     rig.end().await;
@@ -275,7 +275,7 @@ async fn an_invitation_is_accepted_by_its_person_alone() {
     let token = form_token(&page, ACCEPT);
     for (browser, form) in [(&nobody, &token), (&other, &token), (&stranger, &String::new())] {
         let refused = browser.post(ACCEPT, &[("form", form)]).await;
-        shows(&refused, 403, "This form is no longer valid");
+        shows(&refused, 403, "This form has expired");
     }
     let foreign = stranger
         .post_from(Some("https://evil.example"), ACCEPT, &[("form", &token)])

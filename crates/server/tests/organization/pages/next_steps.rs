@@ -56,7 +56,7 @@ async fn the_link_of_a_mail_leads_back_to_where_the_person_came_from() {
     shows(&again, 200, "Address verified");
     assert_eq!(link(&again, "/invitations/"), path);
     let again = phone.get(&mail).await;
-    shows(&again, 400, "This link no longer works");
+    shows(&again, 400, "This link has expired");
     let page = phone.get(&link(&again, "/sign-in?return=")).await;
     assert_contains!(page, "To join <b>ours</b>", "value=\"newcomer@example.com\"");
     shows(&send(&browser, &path, ACCEPT, &[]).await, 200, "Welcome");
@@ -64,14 +64,14 @@ async fn the_link_of_a_mail_leads_back_to_where_the_person_came_from() {
     // A used link offers another mail to a person who still needs one.
     let browser = person(&rig, "second").await;
     let page = browser.get("/verify-email?token=stm_x").await;
-    shows(&page, 400, "This link no longer works");
+    shows(&page, 400, "This link has expired");
     let form = form_token(&page, "/verify-email/send");
     let sent = browser.post("/verify-email/send", &[("form", &form)]).await;
     shows(&sent, 202, "Check your email");
     assert_eq!(next(&sent), "/");
     let other = Browser::signed_in(&rig, &rig.member.token);
     let stolen = other.post("/verify-email/send", &[("form", &form)]).await;
-    shows(&stolen, 403, "This form is no longer valid");
+    shows(&stolen, 403, "This form has expired");
     rig.end().await;
 }
 
@@ -146,7 +146,7 @@ async fn a_new_password_leads_back_to_the_invitation() {
         (303, path.as_str())
     );
     let again = elsewhere.get(&mail).await;
-    shows(&again, 400, "This link no longer works");
+    shows(&again, 400, "This link has expired");
     link(&again, "/forgot-password?return=");
     rig.end().await;
 }

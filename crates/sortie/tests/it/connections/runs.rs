@@ -226,7 +226,7 @@ async fn a_connection_that_is_gone_when_the_run_starts_fails_it() -> Checked {
     assert_eq!(run.status, RunStatus::Failed);
     assert_eq!(
         run.error.as_deref(),
-        Some("connection `api`: there is no connection \"crm\" any more")
+        Some("connection `api`: the saved connection \"crm\" was deleted")
     );
     Ok(())
 }
