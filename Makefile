@@ -1,5 +1,5 @@
 # Each target stands alone on a machine with Rust and make: it installs what it lacks, or says what to install.
-.PHONY: demo test fmt lint snap bench bench-against soak durability faults simulate fuzz deploy deb image console ci
+.PHONY: demo test fmt lint snap bench bench-against soak durability faults simulate fuzz deploy release release-check deb image console ci
 
 demo: ## Build, start an engine on its embedded default and run an agent on real input
 	scripts/demo
@@ -43,8 +43,14 @@ durability: ## kill -9 under load, of runs, of people, of licenses and of purcha
 deploy: ## Hold what is below deploy/ against its schemas and against the configuration
 	scripts/check-deploy
 
-deb: ## A Debian package below target/debian; needs cargo-deb
-	scripts/package-deb
+release: ## Everything that is published, in dist/: archives, packages for Debian, pip and npm, the context of the image, SBOM, sums
+	scripts/release
+
+release-check: ## Make the release twice, install it in every way, and have each copy answer
+	scripts/release-check
+
+deb: ## A Debian package, in dist/
+	scripts/release deb
 
 image: ## A container image called sortie; needs docker with buildx
 	docker build --file deploy/docker/Dockerfile --tag sortie .
