@@ -134,7 +134,7 @@ fn others() -> Vec<Case> {
         "headers.X-A: must be 1 to", headers("X-A", "a\nb");
         "headers.X-A: must be 1 to", headers("X-A", " a");
         "headers.X-A: must be 1 to", headers("X-A", "ä");
-        "headers.x-a: is there twice", http(&json!({"headers": {"X-A": "1", "x-a": "2"}}));
+        "headers.x-a: is a duplicate", http(&json!({"headers": {"X-A": "1", "x-a": "2"}}));
         "headers.X-Key: is set by auth",
             http(&json!({"auth": {"type": "header", "name": "x-key", "value": "1"}, "headers": {"X-Key": "2"}}));
         "allowed_methods: must have at least one", http(&json!({"allowed_methods": []}));

@@ -306,7 +306,7 @@ both! {
         assert_eq!(store.forget_flows(over).await.unwrap(), 2);
         assert_eq!((error("a").await, &*error("c").await), (note, "waits"));
         assert_eq!(store.forget_flows(over + MINUTE).await.unwrap(), 1);
-        assert!(error("a").await.contains("in time"));
+        assert!(error("a").await.contains("expired without a confirmation"));
     }
 
     async fn one_at_a_time_renews_tokens(fixture: &Fixture, org: OrgId) {
