@@ -62,7 +62,39 @@ pub(crate) enum RunsCommand {
     },
     /// Resume runs whose command was killed, and follow them to their end
     Resume(resume::ResumeArgs),
-    /// Print a run's events, and follow it to its end
+    /// Follow a run to its end like `sortie run`; Ctrl-C leaves it running
+    #[command(after_help = "\
+  sortie runs watch run_01k…
+
+The answer goes to standard output, everything else to standard error. The exit
+code is that of `sortie run`.")]
+    Watch {
+        run: RunId,
+        #[command(flatten)]
+        render: Render,
+    },
+    /// Print what the commands of a run printed
+    #[command(after_help = "\
+  sortie runs logs run_01k…
+  sortie runs logs -f run_01k… | grep -i error")]
+    Logs {
+        run: RunId,
+        /// Also print output as it comes, until the run ends
+        #[arg(long, short)]
+        follow: bool,
+    },
+    /// Explain the status of a run: why it failed, waits or still runs, and what to do next
+    #[command(after_help = "\
+  sortie runs why run_01k…")]
+    Why {
+        run: RunId,
+        #[command(flatten)]
+        render: Render,
+    },
+    /// Print a run's transcript to standard output, and follow it to its end
+    #[command(after_help = "\
+  sortie runs events run_01k… >transcript.txt
+  sortie runs events run_01k… --json --after 12")]
     Events {
         run: RunId,
         /// Only events after this one
