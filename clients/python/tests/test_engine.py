@@ -89,7 +89,9 @@ def test_the_events_of_a_run_are_typed(client: Sortie) -> None:
 
 def test_pages_are_followed(client: Sortie) -> None:
     for number in range(5):
-        client.runs.create(prompt=answer(str(number)), model="runbook", tags=["paged"])
+        client.runs.create(prompt=answer(str(number)), model="runbook", tags=["paged"], metadata={"a=b": f"c & {number % 2}"})
+    assert len(list(client.runs.list(tag="paged", metadata={"a=b": "c & 0"}))) == 3
+    assert [run.metadata for run in client.runs.list(metadata={"a=b": "c & 1"}, limit=1)] == [{"a=b": "c & 1"}] * 2
     listed = client.runs.list(tag="paged", limit=2)
     assert len({run.id for run in listed}) == 5
     assert [len(page.items) for page in listed.pages()] == [2, 2, 1]

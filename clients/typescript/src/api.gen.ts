@@ -1106,6 +1106,10 @@ export interface components {
             last_event_id: number;
             /** @description Budget of the run, in micros. */
             max_cost_micros: components["schemas"]["Micros"];
+            /** @description Metadata of the run: the pairs sent and those of its workflow. */
+            metadata?: {
+                [key: string]: string;
+            };
             /** @description ID of the model that the run uses. */
             model?: string;
             /** @description The agent's final answer, at most 1 MiB. Absent until there is one. */
@@ -1227,10 +1231,23 @@ export interface components {
             input_schema?: {
                 [key: string]: unknown;
             };
+            /**
+             * @description Instructions that say who the agent is and how it works. The model reads them after the engine's system prompt and
+             *     before the task. Replaces the saved instructions of the workflow; an empty text uses none. At most 64 KiB.
+             */
+            instructions?: string;
             /** @description Budget in micros. Default: `default_max_cost_micros` of `GET /v1/me`. */
             max_cost_micros?: number;
             /** @description Maximum number of model calls; retries do not count. The run fails when it needs more. Default 200. */
             max_steps?: number;
+            /**
+             * @description Pairs of texts that the run carries and can be found by: at most 16. A key has 1 to 64 characters and no control
+             *     characters, a value at most 512 characters. Pairs sent are added to those of the workflow and replace those with the
+             *     same key.
+             */
+            metadata?: {
+                [key: string]: string;
+            };
             /** @description Model ID. Default: `default_model` of `GET /v1/models`. */
             model?: string;
             /**
@@ -1252,7 +1269,7 @@ export interface components {
             timeout_seconds?: number;
             /** @description Lets the agent fetch pages, call public APIs and search. Default off. */
             web?: components["schemas"]["Web"];
-            /** @description Name of a saved workflow. Other definition fields sent replace the saved ones whole. */
+            /** @description Name of a saved workflow. Other definition fields sent replace the saved ones whole; only `metadata` is merged. */
             workflow?: string;
             /** @description Stores nothing of the run's content. Default `false`. */
             zero_data_retention?: boolean;
@@ -1593,10 +1610,23 @@ export interface components {
             input_schema?: {
                 [key: string]: unknown;
             };
+            /**
+             * @description Instructions that say who the agent is and how it works. The model reads them after the engine's system prompt and
+             *     before the task. Replaces the saved instructions of the workflow; an empty text uses none. At most 64 KiB.
+             */
+            instructions?: string;
             /** @description Budget in micros. Default: `default_max_cost_micros` of `GET /v1/me`. */
             max_cost_micros?: number;
             /** @description Maximum number of model calls; retries do not count. The run fails when it needs more. Default 200. */
             max_steps?: number;
+            /**
+             * @description Pairs of texts that the run carries and can be found by: at most 16. A key has 1 to 64 characters and no control
+             *     characters, a value at most 512 characters. Pairs sent are added to those of the workflow and replace those with the
+             *     same key.
+             */
+            metadata?: {
+                [key: string]: string;
+            };
             /** @description Model ID. Default: `default_model` of `GET /v1/models`. */
             model?: string;
             /** @description Name of the workflow, unique in the organization. */
@@ -1646,10 +1676,23 @@ export interface components {
             input_schema?: {
                 [key: string]: unknown;
             };
+            /**
+             * @description Instructions that say who the agent is and how it works. The model reads them after the engine's system prompt and
+             *     before the task. Replaces the saved instructions of the workflow; an empty text uses none. At most 64 KiB.
+             */
+            instructions?: string;
             /** @description Budget in micros. Default: `default_max_cost_micros` of `GET /v1/me`. */
             max_cost_micros?: number;
             /** @description Maximum number of model calls; retries do not count. The run fails when it needs more. Default 200. */
             max_steps?: number;
+            /**
+             * @description Pairs of texts that the run carries and can be found by: at most 16. A key has 1 to 64 characters and no control
+             *     characters, a value at most 512 characters. Pairs sent are added to those of the workflow and replace those with the
+             *     same key.
+             */
+            metadata?: {
+                [key: string]: string;
+            };
             /** @description Model ID. Default: `default_model` of `GET /v1/models`. */
             model?: string;
             /**
@@ -2438,6 +2481,10 @@ export interface components {
             schedule?: components["schemas"]["ScheduleId"];
             /** @description Only runs with this tag. */
             tag?: string;
+            /** @description Only runs whose `metadata` has this value for `KEY`: `metadata.customer=c-1042`. Several such parameters combine. */
+            metadata?: {
+                [key: string]: string;
+            };
             /** @description Only runs of this saved workflow. */
             workflow?: string;
             /** @description Only runs with this model. */
@@ -2600,6 +2647,10 @@ export interface components {
             schedule?: components["schemas"]["ScheduleId"];
             /** @description Only runs with this tag. */
             tag?: string;
+            /** @description Only runs whose `metadata` has this value for `KEY`, as in the list. */
+            metadata?: {
+                [key: string]: string;
+            };
             /** @description Only runs of this saved workflow. */
             workflow?: string;
             /** @description Only runs with this model. */

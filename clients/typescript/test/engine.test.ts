@@ -88,7 +88,8 @@ test("the events of a run are typed", async () => {
 
 test("pages are followed", async () => {
   for (let number = 0; number < 5; number += 1)
-    await client.runs.create({ prompt: answer(String(number)), model, tags: ["paged"] });
+    await client.runs.create({ prompt: answer(String(number)), model, tags: ["paged"], metadata: { "a=b": `c & ${number % 2}` } });
+  assert.equal((await all(client.runs.list({ tag: "paged", metadata: { "a=b": "c & 0" } }))).length, 3);
   const listed = client.runs.list({ tag: "paged", limit: 2 });
   assert.equal(new Set((await all(listed)).map(({ id }) => id)).size, 5);
   assert.deepEqual((await all(listed.pages())).map(({ items }) => items.length), [2, 2, 1]);

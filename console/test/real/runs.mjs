@@ -91,10 +91,12 @@ export default {
   "4 cancels a run": (world) => cancelled(world),
 
   async "5 replays a run with an edit, and compares both"({ open, engine }) {
-    const id = await engine.run({ prompt: "```answer\nfirst\n```", model: "runbook", tags: ["replayed"] });
+    const metadata = { customer: "c-1042" };
+    const id = await engine.run({ prompt: "```answer\nfirst\n```", model: "runbook", tags: ["replayed"], metadata });
     await engine.ended(id);
     const { page, go } = await open();
     await go(`/runs/${id}`);
+    await page.getByText("customer: c-1042").waitFor();
     await answerOf(page).getByText("first").first().waitFor();
     await page.keyboard.press("r");
     await page.getByText("Original run").waitFor();
@@ -104,6 +106,7 @@ export default {
     await page.waitForURL((url) => /runs\/run_/.test(url.pathname) && !url.pathname.includes(id));
     await answerOf(page).getByText("second").first().waitFor();
     await page.getByText("replay of").first().waitFor();
+    await page.getByText("customer: c-1042").waitFor();
     await page.keyboard.press("c");
     await page.waitForURL(/runs\/compare/);
     await page.getByText("max_cost_micros").first().waitFor();

@@ -66,6 +66,8 @@ pub struct RunSpec {
     pub owner: Owner,
     /// The task.
     pub prompt: String,
+    /// Instructions of the caller, which follow the system prompt. Blank for none.
+    pub instructions: String,
     /// Data of the task: JSON, verbatim.
     pub input: Option<Box<RawValue>>,
     /// Schema that the answer must match.

@@ -1,6 +1,6 @@
 //! Model call with its retries: reserved before, settled after, recorded with any result.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use sha2::{Digest, Sha256};
 use sortie_api::{Effort, EventType, event::ModelCall};
@@ -39,7 +39,8 @@ const LEAST_THINKING_TOKENS: u64 = 1_024;
 pub(crate) struct Caller<'a> {
     pub(crate) owner: Owner,
     pub(crate) model: &'a dyn Model,
-    pub(crate) system: &'static str,
+    /// The system prompt with the instructions of the run.
+    pub(crate) system: Cow<'static, str>,
     pub(crate) task: Task<'a>,
     pub(crate) tools: &'a [ToolDefinition<'a>],
     pub(crate) sink: &'a dyn Sink,
@@ -126,7 +127,7 @@ impl Caller<'_> {
             digest.update(text.as_bytes());
         };
         part(&self.model.info().id);
-        part(self.system);
+        part(&self.system);
         part(&self.task.first_message());
         for media in self.task.media {
             part(&media.data);
@@ -221,7 +222,7 @@ impl Caller<'_> {
     /// A call with this transcript.
     fn request<'r>(&'r self, transcript: &'r [Turn], purpose: Purpose) -> Request<'r> {
         let request = Request {
-            system: self.system,
+            system: &self.system,
             task: self.task,
             transcript,
             tools: self.tools,

@@ -15,8 +15,21 @@ const SYSTEM: &str = include_str!("system_prompt.md");
 /// Conditions that a line can depend on: `shell`, `network`, `web`, `connections`.
 const CONDITIONS: [&str; 4] = ["shell", "network", "web", "connections"];
 
-/// The system prompt of a run. There are few variants, each built once: runs share them.
-pub(crate) fn system(spec: &RunSpec) -> &'static str {
+/// The system prompt of a run: the common one, then the instructions of the run if there are any.
+pub(crate) fn system(spec: &RunSpec) -> Cow<'static, str> {
+    let common = common(spec);
+    if spec.instructions.trim().is_empty() {
+        return Cow::Borrowed(common);
+    }
+    Cow::Owned(format!("{common}\n{INSTRUCTIONS}\n\n{}", spec.instructions))
+}
+
+/// Line between the common system prompt and the instructions of a run.
+const INSTRUCTIONS: &str =
+    "The owner of this run gives you the following instructions. Follow them as you follow the task.";
+
+/// The common system prompt. There are few variants, each built once: runs share them.
+fn common(spec: &RunSpec) -> &'static str {
     static MADE: [OnceLock<String>; 1 << CONDITIONS.len()] =
         [const { OnceLock::new() }; 1 << CONDITIONS.len()];
     let names = || spec.tools.iter().map(|tool| tool.definition().name);

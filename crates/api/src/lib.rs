@@ -28,6 +28,7 @@ pub mod live;
 pub mod mail;
 pub mod master_key;
 pub mod membership;
+pub mod metadata;
 pub mod model;
 pub mod money;
 pub mod node;
@@ -66,6 +67,7 @@ pub use id::{
 };
 pub use license::License;
 pub use mail::EmailDelivery;
+pub use metadata::Metadata;
 pub use money::Micros;
 pub use organization::{Features, Mode, OrganizationInfo, Role, SignUpRule};
 pub use request::RunRequest;

@@ -2,6 +2,8 @@
 
 /// `prompt`, in bytes of UTF-8.
 pub const PROMPT_BYTES: usize = 128 * 1024;
+/// `instructions`, in bytes of UTF-8.
+pub const INSTRUCTIONS_BYTES: usize = 64 * 1024;
 /// `input`, in bytes of JSON as sent.
 pub const INPUT_BYTES: usize = 1024 * 1024;
 /// `output`, in bytes of UTF-8; a longer answer is cut.
@@ -76,6 +78,12 @@ pub const MAX_COST_MICROS: i64 = 100_000_000;
 pub const TAGS: usize = 16;
 /// Length of a tag, in characters.
 pub const TAG_CHARS: usize = 64;
+/// Entries of `metadata`.
+pub const METADATA: usize = 16;
+/// Length of a key of `metadata`, in characters.
+pub const METADATA_KEY_CHARS: usize = 64;
+/// Length of a value of `metadata`, in characters.
+pub const METADATA_VALUE_CHARS: usize = 512;
 /// Length of a run's title, in characters.
 pub const TITLE_CHARS: usize = 120;
 /// Part of a run's description and prompt that searches look at, in characters.

@@ -10,6 +10,7 @@ use crate::{
     Credential, Effort, RunId,
     connection::{ConnectionAuth, ConnectionType, names_only},
     limits,
+    metadata::Metadata,
     object::{list, objects, unique},
     whole::Members,
 };
@@ -30,11 +31,20 @@ pub struct RunRequest {
         example = "Summarise sales.csv by region."
     )]
     pub prompt: Option<String>,
+    /// Instructions that say who the agent is and how it works. The model reads them after the engine's system prompt and
+    /// before the task. Replaces the saved instructions of the workflow; an empty text uses none. At most 64 KiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(
+        nullable = false,
+        max_length = 65_536,
+        example = "You are the sales analyst of a book shop. Amounts are in euros."
+    )]
+    pub instructions: Option<String>,
     /// Task data passed to the agent as JSON, kept as sent. At most 1 MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = any_json)]
     pub input: Option<Box<RawValue>>,
-    /// Name of a saved workflow. Other definition fields sent replace the saved ones whole.
+    /// Name of a saved workflow. Other definition fields sent replace the saved ones whole; only `metadata` is merged.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, pattern = "^[a-z0-9][a-z0-9._-]{0,99}$")]
     pub workflow: Option<String>,
@@ -112,6 +122,16 @@ pub struct RunRequest {
     )]
     #[schema(nullable = false, max_items = 16, example = json!(["nightly"]))]
     pub tags: Option<Vec<String>>,
+    /// Pairs of texts that the run carries and can be found by: at most 16. A key has 1 to 64 characters and no control
+    /// characters, a value at most 512 characters. Pairs sent are added to those of the workflow and replace those with the
+    /// same key.
+    #[serde(
+        default,
+        deserialize_with = "unique::<_, _, { limits::METADATA }>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false, value_type = Option<BTreeMap<String, String>>, example = json!({"customer": "c-1042"}))]
+    pub metadata: Option<Metadata>,
     /// ID of the run that this one repeats. It is only kept and shown: send the definition of that run as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

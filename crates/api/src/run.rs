@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 use crate::{
     digest::Sha256,
     id::{KeyId, RunId, ScheduleId},
+    metadata::Metadata,
     money::Micros,
     request::RunRequest,
     status::RunStatus,
@@ -99,6 +100,10 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(nullable = false)]
     pub tags: Vec<String>,
+    /// Metadata of the run: the pairs sent and those of its workflow.
+    #[serde(default, skip_serializing_if = "Metadata::is_empty")]
+    #[schema(nullable = false, value_type = BTreeMap<String, String>, example = json!({"customer": "c-1042"}))]
+    pub metadata: Metadata,
     /// Trace that the run belongs to, as W3C Trace Context has it: 32 hexadecimal digits. Absent if the request that started the
     /// run had no `traceparent` and the engine exports no traces.
     #[serde(default, skip_serializing_if = "Option::is_none")]

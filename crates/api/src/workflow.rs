@@ -1,13 +1,14 @@
 //! Saved workflows (`docs/WORKFLOWS.md`): the definition, the record, and the request that a run of one uses.
 //!
 //! A definition is a run request without the fields in [`NOT_SAVED`]. A field that a request sends together with `workflow`
-//! replaces the saved field as a whole; the request uses the saved value of every other field.
+//! replaces the saved field as a whole, except for `metadata`, which is merged by key; the request uses the saved value of
+//! every other field.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::{money::Micros, request::RunRequest, time::Timestamp};
+use crate::{metadata::merged, money::Micros, request::RunRequest, time::Timestamp};
 
 /// The fields of a run request that belong to a single run: no workflow has them.
 pub const NOT_SAVED: [&str; 4] = ["workflow", "zero_data_retention", "replay_of", "callback"];
@@ -85,12 +86,13 @@ pub struct WorkflowSummary {
 }
 
 impl RunRequest {
-    /// Returns the request that a run of a workflow uses: each field as sent, else as `saved`. Fields of a single run
-    /// come from the request alone.
+    /// Returns the request that a run of a workflow uses: each field as sent, else as `saved`. `metadata` has the pairs of
+    /// both, and the sent one if both have the key. Fields of a single run come from the request alone.
     #[must_use]
     pub fn over(self, saved: Self) -> Self {
         Self {
             prompt: self.prompt.or(saved.prompt),
+            instructions: self.instructions.or(saved.instructions),
             input: self.input.or(saved.input),
             workflow: self.workflow,
             model: self.model.or(saved.model),
@@ -108,6 +110,7 @@ impl RunRequest {
             zero_data_retention: self.zero_data_retention,
             max_cost_micros: self.max_cost_micros.or(saved.max_cost_micros),
             tags: self.tags.or(saved.tags),
+            metadata: merged(self.metadata, saved.metadata),
             replay_of: self.replay_of,
             callback: self.callback,
         }
@@ -126,7 +129,7 @@ mod tests {
     /// Every field of a run request with a value, of which there are two that differ in all of it.
     fn whole(which: u8) -> Map<String, Value> {
         let request = json!({
-            "prompt": format!("p{which}"), "input": {"at": which, format!("only{which}"): [1]},
+            "prompt": format!("p{which}"), "instructions": format!("s{which}"), "input": {"at": which, format!("only{which}"): [1]},
             "workflow": format!("w{which}"), "model": format!("m{which}"),
             "fallback_model": format!("b{which}"), "effort": if which == 1 { "low" } else { "max" },
             "files": [{"path": format!("f{which}"), "content": ""}],
@@ -135,6 +138,7 @@ mod tests {
             "output_schema": {"title": format!("o{which}")}, "timeout_seconds": i64::from(which), "max_steps": i64::from(which),
             "shell": which == 1, "web": {"search": which == 1}, "zero_data_retention": which == 1,
             "max_cost_micros": i64::from(which), "tags": [format!("t{which}")],
+            "metadata": {"both": format!("v{which}"), format!("only{which}"): ""},
             "replay_of": format!("run_01kafs6w1cefkstv6qr1ptb0m{which}"),
             "callback": {"url": format!("https://{which}.example/"), "secret": "s"},
         });
@@ -153,13 +157,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fields_that_are_sent_replace_whole_and_all_others_stay(
-            sent in subsequence(fields(), 0..=20),
-            saved in subsequence(fields(), 0..=20),
+        fn fields_that_are_sent_replace_whole_except_metadata_and_all_others_stay(
+            sent in subsequence(fields(), 0..=22),
+            saved in subsequence(fields(), 0..=22),
         ) {
             let saved: Vec<String> = saved.into_iter().filter(|name| !NOT_SAVED.contains(&name.as_str())).collect();
-            let (request, sent) = some_of(1, &sent);
+            let (request, mut sent) = some_of(1, &sent);
             let (definition, saved) = some_of(2, &saved);
+            if sent.contains_key("metadata") && saved.contains_key("metadata") {
+                sent["metadata"] = json!({"both": "v1", "only1": "", "only2": ""});
+            }
             let run = serde_json::to_value(request.over(definition)).unwrap();
             let mut expected = saved;
             expected.extend(sent);

@@ -331,6 +331,7 @@ async fn simulate(case: Case, infos: &[ModelInfo]) -> Ended {
         bytes: case.page_bytes,
     };
     let spec = RunSpec {
+        instructions: String::new(),
         owner: Owner {
             run: RunId::new(Timestamp::from_micros(0), [1; 10]),
             org: OrgId::new(Timestamp::from_micros(0), [1; 10]),

@@ -44,6 +44,8 @@ struct Header {
     fallback_model: Option<ModelInfo>,
     prompt: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    instructions: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_schema: Option<Value>,
@@ -122,6 +124,7 @@ pub(crate) fn lines(
         model: info(&request.model),
         fallback_model: info(&request.fallback_model),
         prompt: request.prompt.clone().unwrap_or_default(),
+        instructions: request.instructions.clone(),
         input: parsed(&request.input)?,
         output_schema: parsed(&request.output_schema)?.filter(|_| texts == Texts::Kept),
         shell: request.shell.unwrap_or(true),
@@ -287,7 +290,7 @@ mod tests {
 
     fn exported(texts: Texts) -> Vec<Value> {
         let definition: RunDefinition = serde_json::from_value(json!({
-            "request": {"prompt": "Ask the API.", "timeout_seconds": 60, "input": {"n": 1}, "model": "m", "fallback_model": "spare"},
+            "request": {"prompt": "Ask the API.", "instructions": "Be brief.", "timeout_seconds": 60, "input": {"n": 1}, "model": "m", "fallback_model": "spare"},
             "requires_credentials": [],
         }))
         .unwrap();
@@ -397,6 +400,7 @@ mod tests {
     fn a_masked_cassette_has_lengths_in_the_place_of_content() {
         let lines = exported(Texts::Masked);
         assert_eq!(lines[0]["prompt"], "xxx xxx xxxx");
+        assert_eq!(lines[0]["instructions"], "xx xxxxxx");
         assert_eq!(lines[2]["say"]["text"], "x xxxx");
         assert_eq!(lines[0]["input"], json!({"x": "x"}));
         let call = &lines[2]["say"]["calls"][0];

@@ -102,11 +102,13 @@ CREATE TABLE run (
     error {TEXT},
     -- How many times the run was taken over from a worker that was lost.
     resumes BIGINT NOT NULL DEFAULT 0,
-    -- workflow, model and key_id are as they were when it was made. tags is a JSON array; empty where there are none.
+    -- workflow, model and key_id are as they were when it was made. tags is a JSON array, metadata a JSON object of texts;
+    -- both are NULL where there are none.
     workflow {TEXT},
     model {TEXT},
     key_id {TEXT},
     tags {TEXT},
+    metadata {TEXT},
     zero_data_retention BIGINT NOT NULL DEFAULT 0,
     input_tokens BIGINT NOT NULL DEFAULT 0,
     output_tokens BIGINT NOT NULL DEFAULT 0,
@@ -208,13 +210,14 @@ CREATE TABLE journal (
     PRIMARY KEY (run_id, seq)
 ){CLUSTERED};
 
--- One row for each tag of a run, in the order of the list.
-CREATE TABLE run_tag (
+-- One row for each tag of a run and each pair of its metadata, in the order of the list. The label of a pair is the key,
+-- U+001F and the value; no tag and no key has that character.
+CREATE TABLE run_label (
     org_id {TEXT} NOT NULL,
-    tag {TEXT} NOT NULL,
+    label {TEXT} NOT NULL,
     created_at BIGINT NOT NULL,
     run_id {TEXT} NOT NULL,
-    PRIMARY KEY (org_id, tag, created_at, run_id)
+    PRIMARY KEY (org_id, label, created_at, run_id)
 ){CLUSTERED};
 
 -- What the run object shows of the files that the run left under outputs/, with the blob of each, as a JSON array in the order of

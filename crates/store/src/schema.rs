@@ -115,7 +115,7 @@ mod tests {
         "run_artifacts",
         "run_definition",
         "run_output",
-        "run_tag",
+        "run_label",
         "stripe_event",
         "topup",
     ];

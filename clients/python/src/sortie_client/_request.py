@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timezone
 from typing import Any
@@ -62,8 +62,17 @@ class Request:
 
     @property
     def target(self) -> str:
-        pairs = [(name, text_of(value)) for name, value in self.query.items() if value is not None]
+        pairs = list(pairs_of(self.query))
         return self.path + (f"?{urlencode(pairs, quote_via=quote)}" if pairs else "")
+
+
+def pairs_of(query: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Names and texts of query parameters. A mapping is a parameter for each of its keys: `metadata.KEY`."""
+    for name, value in query.items():
+        if isinstance(value, Mapping):
+            yield from pairs_of(value, f"{prefix}{name}.")
+        elif value is not None:
+            yield f"{prefix}{name}", text_of(value)
 
 
 def text_of(value: Any) -> str:

@@ -1912,6 +1912,8 @@ class Run(Model):
     """ID of the last recorded event."""
     max_cost_micros: int
     """Budget of the run, in micros."""
+    metadata: dict[str, str] | None = None
+    """Metadata of the run: the pairs sent and those of its workflow."""
     model: str | None = None
     """ID of the model that the run uses."""
     output: str | None = None
@@ -2039,10 +2041,21 @@ class RunRequest(Model):
     A JSON Schema that `input` must match. At most 64 KiB; only local `$ref`s. Patterns are regular expressions without
     look-around and back-references, of a limited size.
     """
+    instructions: str | None = None
+    """
+    Instructions that say who the agent is and how it works. The model reads them after the engine's system prompt and
+    before the task. Replaces the saved instructions of the workflow; an empty text uses none. At most 64 KiB.
+    """
     max_cost_micros: int | None = None
     """Budget in micros. Default: `default_max_cost_micros` of `GET /v1/me`."""
     max_steps: int | None = None
     """Maximum number of model calls; retries do not count. The run fails when it needs more. Default 200."""
+    metadata: dict[str, str] | None = None
+    """
+    Pairs of texts that the run carries and can be found by: at most 16. A key has 1 to 64 characters and no control
+    characters, a value at most 512 characters. Pairs sent are added to those of the workflow and replace those with the
+    same key.
+    """
     model: str | None = None
     """Model ID. Default: `default_model` of `GET /v1/models`."""
     output_schema: dict[str, Any] | None = None
@@ -2063,7 +2076,7 @@ class RunRequest(Model):
     web: bool | WebRestriction | None = None
     """Lets the agent fetch pages, call public APIs and search. Default off."""
     workflow: str | None = None
-    """Name of a saved workflow. Other definition fields sent replace the saved ones whole."""
+    """Name of a saved workflow. Other definition fields sent replace the saved ones whole; only `metadata` is merged."""
     zero_data_retention: bool | None = None
     """Stores nothing of the run's content. Default `false`."""
 
@@ -2503,10 +2516,21 @@ class Workflow(Model):
     A JSON Schema that `input` must match. At most 64 KiB; only local `$ref`s. Patterns are regular expressions without
     look-around and back-references, of a limited size.
     """
+    instructions: str | None = None
+    """
+    Instructions that say who the agent is and how it works. The model reads them after the engine's system prompt and
+    before the task. Replaces the saved instructions of the workflow; an empty text uses none. At most 64 KiB.
+    """
     max_cost_micros: int | None = None
     """Budget in micros. Default: `default_max_cost_micros` of `GET /v1/me`."""
     max_steps: int | None = None
     """Maximum number of model calls; retries do not count. The run fails when it needs more. Default 200."""
+    metadata: dict[str, str] | None = None
+    """
+    Pairs of texts that the run carries and can be found by: at most 16. A key has 1 to 64 characters and no control
+    characters, a value at most 512 characters. Pairs sent are added to those of the workflow and replace those with the
+    same key.
+    """
     model: str | None = None
     """Model ID. Default: `default_model` of `GET /v1/models`."""
     name: str
@@ -2554,10 +2578,21 @@ class WorkflowDefinition(Model):
     A JSON Schema that `input` must match. At most 64 KiB; only local `$ref`s. Patterns are regular expressions without
     look-around and back-references, of a limited size.
     """
+    instructions: str | None = None
+    """
+    Instructions that say who the agent is and how it works. The model reads them after the engine's system prompt and
+    before the task. Replaces the saved instructions of the workflow; an empty text uses none. At most 64 KiB.
+    """
     max_cost_micros: int | None = None
     """Budget in micros. Default: `default_max_cost_micros` of `GET /v1/me`."""
     max_steps: int | None = None
     """Maximum number of model calls; retries do not count. The run fails when it needs more. Default 200."""
+    metadata: dict[str, str] | None = None
+    """
+    Pairs of texts that the run carries and can be found by: at most 16. A key has 1 to 64 characters and no control
+    characters, a value at most 512 characters. Pairs sent are added to those of the workflow and replace those with the
+    same key.
+    """
     model: str | None = None
     """Model ID. Default: `default_model` of `GET /v1/models`."""
     output_schema: dict[str, Any] | None = None

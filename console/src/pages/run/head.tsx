@@ -132,6 +132,9 @@ export function Retention({ run, onRead, isRead }: RetentionProps) {
   );
 }
 
+// A longer value of metadata is cut; the title of its chip has the whole.
+const METADATA_CHARS = 60;
+
 export function Chips({ run }: { run: Api.Run }) {
   const trace = run.trace_id && features()?.trace_url?.replaceAll("{trace_id}", run.trace_id);
   return (
@@ -166,6 +169,11 @@ export function Chips({ run }: { run: Api.Run }) {
       {run.tags?.map((tag) => (
         <Chip key={tag} icon="tag" to={`/runs?tag=${encodeURIComponent(tag)}`}>
           {tag}
+        </Chip>
+      ))}
+      {Object.entries(run.metadata ?? {}).map(([key, value]) => (
+        <Chip key={`metadata.${key}`} title={`${key}: ${value}`}>
+          {key}: {value.length > METADATA_CHARS ? `${value.slice(0, METADATA_CHARS)}…` : value}
         </Chip>
       ))}
     </div>

@@ -122,6 +122,21 @@ async fn a_budget_that_pays_for_no_call_is_not_said_to_be_spent() {
 }
 
 #[tokio::test]
+async fn instructions_count_in_the_budget() {
+    let model = Scripted::priced(prices(), script![used(says("ok"), 1, 1)]);
+    play(budgeted(100_000, 0), &model).await.succeeds("ok");
+    let model = Scripted::priced(prices(), vec![]);
+    let instructed = RunSpec {
+        instructions: "0123 ".repeat(8_000),
+        ..budgeted(100_000, 0)
+    };
+    play(instructed, &model)
+        .await
+        .fails("budget exhausted: the whole budget of $0.100000 is too little for a model call");
+    assert_eq!(model.asked().len(), 0);
+}
+
+#[tokio::test]
 async fn a_provider_that_counts_more_than_it_should_never_brings_the_cost_above_the_maximum() {
     let model = Scripted::priced(prices(), script![used(says("ok"), u64::MAX, u64::MAX)]);
     let recorder = play(budgeted(50_000, 0), &model).await.succeeds("ok");

@@ -28,6 +28,8 @@ struct Header {
     model: Option<ModelInfo>,
     fallback_model: Option<ModelInfo>,
     prompt: String,
+    #[serde(default)]
+    instructions: String,
     input: Option<Value>,
     output_schema: Option<Value>,
     tools: Vec<String>,
@@ -353,6 +355,7 @@ async fn differences(text: &str) -> Vec<String> {
     let limit = Duration::from_secs(header.timeout_seconds);
     let fallback = header.fallback_model.clone();
     let mut run = RunSpec {
+        instructions: header.instructions.clone(),
         input: header.input.as_ref().map(raw),
         output_schema: schema.map(Arc::new),
         deadline: Some(Instant::now() + limit),

@@ -9,6 +9,8 @@ mod endings;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod instructions;
+#[cfg(test)]
 mod jobs;
 #[cfg(test)]
 mod pictures;

@@ -321,6 +321,7 @@ pub(crate) struct Line {
 /// Request to a model in one call.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
+    pub(crate) system: String,
     pub(crate) first_message: String,
     pub(crate) max_tokens: u64,
     pub(crate) tools: Vec<String>,
@@ -409,6 +410,7 @@ impl Model for Scripted {
         };
         self.transcripts.lock().push(request.transcript.to_vec());
         self.asked.lock().push(Asked {
+            system: request.system.to_owned(),
             first_message: request.task.first_message().into_owned(),
             max_tokens: request.max_tokens,
             tool_use: request.tool_use,

@@ -12,6 +12,7 @@ pub(crate) fn spec(prompt: &str) -> RunSpec {
             org: OrgId::new(Timestamp::from_micros(0), [1; 10]),
         },
         prompt: prompt.to_owned(),
+        instructions: String::new(),
         input: None,
         output_schema: None,
         shell: Shell::Allowed,

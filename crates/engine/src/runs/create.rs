@@ -193,6 +193,7 @@ impl Engine {
                 schedule,
                 model: Some(accepted.model),
                 tags: accepted.tags,
+                metadata: accepted.metadata,
                 title: accepted.texts.title,
                 search_text: accepted.texts.search,
                 replay_of: accepted.replay_of,

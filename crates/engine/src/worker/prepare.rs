@@ -92,6 +92,7 @@ pub(super) async fn prepare(
             org: claim.org,
         },
         prompt: request.prompt.unwrap_or_default(),
+        instructions: request.instructions.unwrap_or_default(),
         input: request.input,
         output_schema: output_schema.map(Arc::new),
         shell,

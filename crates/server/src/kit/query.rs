@@ -3,7 +3,7 @@
 //! A parameter a route knows may be sent once, as UTF-8 without U+0000. Any other parameter is refused, as an unknown field
 //! of a body is: a filter with a typing error would list everything (`docs/API.md#lists`).
 
-use std::{cell::RefCell, fmt::Display, str::FromStr};
+use std::{cell::RefCell, collections::BTreeMap, fmt::Display, str::FromStr};
 
 use axum::extract::FromRequestParts;
 use http::request::Parts;
@@ -47,6 +47,8 @@ impl<S: Send + Sync, T: FromQuery> FromRequestParts<S> for Query<T> {
 pub(crate) struct Pairs<'a> {
     sent: Parameters<'a>,
     known: RefCell<Vec<&'static str>>,
+    /// Prefixes of names that the route has read all parameters of.
+    prefixes: RefCell<Vec<&'static str>>,
 }
 
 impl<'a> Pairs<'a> {
@@ -54,14 +56,17 @@ impl<'a> Pairs<'a> {
         Self {
             sent: Parameters::of(query.as_bytes()),
             known: RefCell::default(),
+            prefixes: RefCell::default(),
         }
     }
 
     /// Refuses a parameter that the route has not read, and names the most similar one that it has.
     fn refuse_unknown(&self) -> Result<(), Refusal> {
-        let known = self.known.borrow();
-        let names = self.sent.names();
-        let Some(name) = names.into_iter().find(|name| !known.contains(&name.as_ref())) else {
+        let (known, prefixes) = (self.known.borrow(), self.prefixes.borrow());
+        let is_known =
+            |name: &str| known.contains(&name) || prefixes.iter().any(|prefix| name.starts_with(prefix));
+        let mut names = self.sent.names();
+        let Some(name) = names.find(|name| !is_known(name)) else {
             return Ok(());
         };
         let name: String = name.chars().take(NAME_CHARS).collect();
@@ -73,6 +78,10 @@ impl<'a> Pairs<'a> {
     /// Returns the value of `name`, if present.
     pub(crate) fn text(&self, name: &'static str) -> Result<Option<String>, Refusal> {
         self.known.borrow_mut().push(name);
+        self.value(name)
+    }
+
+    fn value(&self, name: &str) -> Result<Option<String>, Refusal> {
         let invalid = |rule| ErrorCode::InvalidRequest.because(format!("{name}: {rule}"));
         let value = self.sent.bytes(name).map_err(|rule| invalid(rule.to_string()))?;
         value
@@ -83,6 +92,28 @@ impl<'a> Pairs<'a> {
                     .ok_or_else(|| invalid("must be UTF-8 without U+0000".to_owned()))
             })
             .transpose()
+    }
+
+    /// The parameters that begin with `prefix`, at most `most`: the rest of their names, and their values.
+    pub(crate) fn map(&self, prefix: &'static str, most: usize) -> Result<BTreeMap<String, String>, Refusal> {
+        self.prefixes.borrow_mut().push(prefix);
+        let mut values = BTreeMap::new();
+        for name in self.sent.names().filter(|name| name.starts_with(prefix)) {
+            let key = name.get(prefix.len()..).unwrap_or_default();
+            // A name that is not UTF-8 has no value under the name that it is read as.
+            let value = self.value(&name)?.filter(|_| !name.contains('\0'));
+            let value = value.ok_or_else(|| {
+                ErrorCode::InvalidRequest.because(format!("{prefix}: a name must be UTF-8 without U+0000"))
+            })?;
+            if values.len() == most {
+                let name = prefix.trim_end_matches('.');
+                return Err(
+                    ErrorCode::InvalidRequest.because(format!("{name}: must be at most {most} pairs"))
+                );
+            }
+            values.insert(key.to_owned(), value);
+        }
+        Ok(values)
     }
 
     /// The value of `name` as a boolean.
@@ -226,6 +257,31 @@ mod tests {
             format!("{unread:?}").contains("a: no such parameter\""),
             "{unread:?}"
         );
+    }
+
+    #[test]
+    fn parameters_with_a_prefix_are_a_map() {
+        let read = |query: &str| {
+            let pairs = Pairs::of(query);
+            let map = pairs.map("m.", 2).map_err(|error| format!("{error:?}"))?;
+            pairs.refuse_unknown().map_err(|error| format!("{error:?}"))?;
+            Ok::<_, String>(map.into_iter().collect::<Vec<_>>())
+        };
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(read(""), Ok(Vec::new()));
+        assert_eq!(
+            read("m.b=1&m.a%3D=x+y"),
+            Ok(vec![pair("a=", "x y"), pair("b", "1")])
+        );
+        assert_eq!(read("m.=&%6D.a"), Ok(vec![pair("", ""), pair("a", "")]));
+        for (query, rule) in [
+            ("m.a=1&m.a=1", "m.a: sent twice"),
+            ("m.a=1&m.b=1&m.c=1", "m: must be at most 2 pairs"),
+            ("m=1", "m: no such parameter"),
+            ("m.%ff=1", "m.: a name must be UTF-8"),
+        ] {
+            assert!(read(query).unwrap_err().contains(rule), "{query}");
+        }
     }
 
     #[test]

@@ -14,7 +14,9 @@ use rmcp::{
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json, value::RawValue};
-use sortie_api::{ErrorCode, Refusal, Run, RunId, RunRequest, RunStatus, limits, workflow::WorkflowSummary};
+use sortie_api::{
+    ErrorCode, Metadata, Refusal, Run, RunId, RunRequest, RunStatus, limits, workflow::WorkflowSummary,
+};
 use sortie_store::{
     Found,
     runs::{Created, LargeText, ListedRun, RunFilter},
@@ -30,7 +32,7 @@ use super::{
 };
 use crate::{
     kit::{FromQuery as _, PageQuery, Pairs, parse_object, value_bytes},
-    routes::parts,
+    routes::{METADATA, parts},
 };
 
 /// Maximum number of workflows on a page of tools.
@@ -69,6 +71,8 @@ struct ListRuns {
     status: Vec<RunStatus>,
     workflow: Option<String>,
     tag: Option<String>,
+    #[serde(default)]
+    metadata: Metadata,
     limit: Option<i64>,
     cursor: Option<String>,
 }
@@ -85,10 +89,15 @@ impl ListRuns {
             ("limit", limit),
             ("cursor", self.cursor.clone()),
         ];
-        let sent = fields
+        let fields = fields
             .into_iter()
-            .filter_map(|(name, value)| Some((name, value?)));
-        sent.map(|(name, value)| format!("{name}={}", utf8_percent_encode(&value, NON_ALPHANUMERIC)))
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        let metadata = self.metadata.iter();
+        let metadata = metadata.map(|(key, value)| (format!("{METADATA}{key}"), value.clone()));
+        let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        fields
+            .chain(metadata)
+            .map(|(name, value)| format!("{}={}", encoded(&name), encoded(&value)))
             .collect::<Vec<_>>()
             .join("&")
     }

@@ -51,7 +51,7 @@ pub(crate) use keys::keys_of;
 pub(crate) use master_key::{SealedFrom, example_of_keys, example_of_missing_key, example_of_reseal};
 pub(crate) use operations::{Health, OK, Readiness};
 pub(crate) use resource_metadata::ResourceMetadata;
-pub(crate) use run_filter::parts;
+pub(crate) use run_filter::{METADATA, parts};
 
 /// Liveness: answers 200 while the process serves requests.
 pub(crate) const HEALTHZ: &str = "/healthz";

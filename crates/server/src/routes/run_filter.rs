@@ -1,6 +1,6 @@
 //! Filters of the lists of runs, and of the commands on the runs of a list.
 
-use sortie_api::{Micros, OrgId, Refusal, RunStatus, Timestamp, limits};
+use sortie_api::{ErrorCode, Metadata, Micros, OrgId, Refusal, RunStatus, Timestamp, limits, metadata};
 use sortie_store::runs::RunFilter;
 
 use crate::kit::{FromQuery, Pairs};
@@ -13,6 +13,7 @@ impl FromQuery for RunFilter {
             statuses: pairs.list("status", RunStatus::ALL.len())?,
             schedule: pairs.parse("schedule")?,
             tag: pairs.bounded("tag", limits::TAG_CHARS)?,
+            metadata: metadata_filter(pairs)?,
             workflow: pairs.bounded("workflow", limits::NAME_CHARS)?,
             model: pairs.bounded("model", limits::SEARCH_CHARS)?,
             key: pairs.parse("key")?,
@@ -27,6 +28,16 @@ impl FromQuery for RunFilter {
         })
     }
 }
+
+/// The parameters `metadata.KEY=VALUE`. A pair that no run can have is refused: a typing error would list nothing.
+fn metadata_filter(pairs: &Pairs<'_>) -> Result<Metadata, Refusal> {
+    let pairs = pairs.map(METADATA, limits::METADATA)?;
+    metadata::check(&pairs).map_err(|rule| ErrorCode::InvalidRequest.because(rule))?;
+    Ok(pairs)
+}
+
+/// Start of the names of the parameters that filter by metadata.
+pub(crate) const METADATA: &str = "metadata.";
 
 /// Texts that identify a list of runs, for the seal of its cursors. No two lists have the same.
 pub(crate) fn parts(org: OrgId, filter: &RunFilter) -> Vec<String> {
@@ -52,12 +63,15 @@ pub(crate) fn parts(org: OrgId, filter: &RunFilter) -> Vec<String> {
         ("q", filter.text.clone()),
         ("ids", (!ids.is_empty()).then(|| ids.join(","))),
     ];
+    let pairs = filter.metadata.iter();
+    let metadata = pairs.flat_map(|(key, value)| [format!("{METADATA}{key}"), value.clone()]);
     let sent = values
         .into_iter()
         .filter_map(|(name, value)| Some(format!("{name}={}", value?)));
     ["runs".to_owned(), org.to_string()]
         .into_iter()
         .chain(sent)
+        .chain(metadata)
         .collect()
 }
 
@@ -92,6 +106,11 @@ mod tests {
             "min_cost_micros=0",
             "min_cost_micros=1",
             "tag=a&q=a",
+            "metadata.a=b",
+            "metadata.a=",
+            "metadata.a=b&metadata.c=d",
+            "metadata.a=b&metadata.d=c",
+            "metadata.a%3Db=",
         ];
         let all: std::collections::BTreeSet<_> = queries.iter().map(|query| read(query).unwrap()).collect();
         assert_eq!(all.len(), queries.len());

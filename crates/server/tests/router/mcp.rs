@@ -295,6 +295,8 @@ async fn any_run_is_started_listed_and_read() {
     let mcp = Mcp::of(&rig.member);
     let mut request = plain("hello");
     request["tags"] = json!(["a"]);
+    request["metadata"] = json!({"customer": "c & d"});
+    request["instructions"] = json!("You are a clerk.");
     let started = mcp.run("start_run", request).await;
     let done = mcp.run("wait_run", json!({"run": started["run"]})).await;
     assert_has!(done, {"status": "succeeded", "output": "hello"});
@@ -317,6 +319,17 @@ async fn any_run_is_started_listed_and_read() {
         tagged["structuredContent"]["runs"].as_array().map(Vec::len),
         Some(1)
     );
+    let of_customer = |customer: &str| json!({"metadata": {"customer": customer}});
+    for (customer, count) in [("c & d", 1), ("c", 0)] {
+        let found = mcp.call("list_runs", of_customer(customer)).await;
+        assert_eq!(
+            found["structuredContent"]["runs"].as_array().map(Vec::len),
+            Some(count)
+        );
+    }
+    let path = format!("/v1/runs/{}/definition", started["run"].as_str().unwrap());
+    let used: Value = rig.member.get(&path).await.unwrap().read().unwrap();
+    assert_eq!(used["request"]["instructions"], "You are a clerk.");
 
     for (tool, arguments, rule) in rows! {
         "start_run", json!({}), "prompt: required unless workflow is set";
@@ -329,6 +342,9 @@ async fn any_run_is_started_listed_and_read() {
         "wait_run", json!({"run": RunId::new(Timestamp::from_micros(1), [1; 10])}), "not found";
         "list_runs", json!({"limit": 101}), "limit: ";
         "list_runs", json!({"tag": ""}), "tag: ";
+        "list_runs", json!({"metadata": {"": "x"}}), "metadata.: ";
+        "list_runs", json!({"metadata": {"a": 1}}), "metadata.a: must be a string";
+        "start_run", json!({"prompt": "x", "metadata": {"a": 1}}), "metadata.a: must be a string";
         "list_runs", json!({"cursor": "x"}), "cursor: not a cursor of this list";
         "read_artifact", json!({"run": started["run"], "path": "no.txt"}), "not found";
     } {

@@ -86,6 +86,86 @@ async fn a_run_is_found_by_each_of_its_properties() {
 }
 
 #[tokio::test]
+async fn runs_are_found_by_pairs_of_metadata_with_any_characters() {
+    let rig = Rig::start().await;
+    let with = |metadata: Value| json!({"prompt": "x", "shell": false, "metadata": metadata});
+    let create = async |metadata: Value| rig.member.create(&with(metadata)).await.unwrap();
+    let first = create(json!({"customer": "c-1", "a.b=c&d e": "100% \"ä\"\n"})).await;
+    let second = create(json!({"customer": "c-1", "customer.name": "", "plan": "pro"})).await;
+    assert_eq!(
+        serde_json::to_value(&second.metadata).unwrap(),
+        json!({"customer": "c-1", "customer.name": "", "plan": "pro"})
+    );
+    let odd = "metadata.a.b%3Dc%26d+e=100%25+%22%C3%A4%22%0A";
+    for (query, expected) in [
+        ("metadata.customer=c-1", vec![second.id, first.id]),
+        ("metadata%2Ecustomer=c%2D1", vec![second.id, first.id]),
+        ("metadata.customer=c-1&metadata.plan=pro", vec![second.id]),
+        ("metadata.customer.name=", vec![second.id]),
+        ("metadata.plan=", vec![]),
+        ("metadata.customer=C-1", vec![]),
+        (odd, vec![first.id]),
+        (
+            &*format!("{odd}&metadata.customer=c-1&model=runbook"),
+            vec![first.id],
+        ),
+        (&*format!("{odd}&metadata.plan=pro"), vec![]),
+    ] {
+        let found = rig.member.list(query).await.unwrap();
+        let found: Vec<_> = found.iter().map(|run| run.id).collect();
+        assert_eq!(found, expected, "{query}");
+    }
+    assert!(
+        rig.stranger
+            .list("metadata.customer=c-1")
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    let page: RunPage = rig
+        .member
+        .get("/v1/runs?metadata.customer=c-1&limit=1")
+        .await
+        .unwrap()
+        .read()
+        .unwrap();
+    assert_eq!(page.items[0].id, second.id);
+    let next = format!(
+        "/v1/runs?metadata.customer=c-1&limit=1&cursor={}",
+        page.next_cursor
+    );
+    let page: RunPage = rig.member.get(&next).await.unwrap().read().unwrap();
+    assert_eq!(page.items[0].id, first.id);
+    let many: Vec<String> = (0..17).map(|number| format!("metadata.k{number}=")).collect();
+    for (query, rule) in [
+        (
+            next.trim_start_matches("/v1/runs?").replace("c-1", "c-2"),
+            "cursor: ",
+        ),
+        (
+            "metadata.=x".to_owned(),
+            "metadata.: a key must be 1 to 64 characters",
+        ),
+        ("metadata.a%0A=x".to_owned(), "metadata.a\\n: a key must be"),
+        (format!("metadata.{}=x", "k".repeat(65)), "metadata.k"),
+        (
+            format!("metadata.a={}", "v".repeat(513)),
+            "metadata.a: must be at most 512 characters",
+        ),
+        ("metadata.a=1&metadata.a=2".to_owned(), "metadata.a: sent twice"),
+        ("metadata.a=%ff".to_owned(), "metadata.a: must be UTF-8"),
+        ("metadata.%ff=a".to_owned(), "metadata.: a name must be UTF-8"),
+        ("metadata.a%00=a".to_owned(), "metadata.: a name must be UTF-8"),
+        ("metadata=a".to_owned(), "metadata: no such parameter"),
+        (many.join("&"), "metadata: must be at most 16 pairs"),
+    ] {
+        let refused = rig.member.get(&format!("/v1/runs?{query}")).await.unwrap();
+        let error = refused.refused("invalid_request").unwrap().error;
+        assert!(error.starts_with(rule), "{query}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn events_are_read_by_type_and_from_the_end() {
     let rig = Rig::start().await;
     let (all, run) = rig.member.complete(&plain("hello")).await.unwrap();

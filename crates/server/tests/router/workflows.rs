@@ -218,6 +218,11 @@ fn refused() -> Vec<(Value, &'static str)> {
             "max_cost_micros: must be from 1",
         ),
         (with("tags", json!(["a", "a"])), "tags[1]: "),
+        (with("metadata", json!({"": "x"})), "metadata.: a key must be"),
+        (
+            with("instructions", json!("x".repeat(65_537))),
+            "instructions: must be at most 65536 bytes",
+        ),
         (with("input_schema", json!({"type": "nothing"})), "input_schema: "),
         (
             with("output_schema", json!({"$ref": "https://a.example"})),
@@ -284,6 +289,39 @@ async fn a_run_uses_what_is_saved_where_it_sends_nothing() {
     assert_eq!(
         (run.tags, run.workflow.as_deref()),
         (vec!["now".to_owned()], Some("daily"))
+    );
+}
+
+#[tokio::test]
+async fn instructions_that_are_sent_replace_and_metadata_is_merged() {
+    let rig = Rig::start().await;
+    let pairs = |names: std::ops::Range<u8>, value: &str| {
+        let pairs = names.map(|number| (format!("k{number:02}"), json!(value)));
+        Value::Object(pairs.collect())
+    };
+    let saved = json!({"prompt": "x", "shell": false, "instructions": "You are a clerk.", "metadata": pairs(0..10, "saved")});
+    put(&rig.member, "daily", &saved).must(201).await;
+    let started = async |request: Value| {
+        let run = rig.member.create(&request).await.unwrap();
+        let path = format!("/v1/runs/{}/definition", run.id);
+        let used = get(&rig.member, &path).await["request"].clone();
+        assert_eq!(used["metadata"], serde_json::to_value(&run.metadata).unwrap());
+        (used["instructions"].clone(), used["metadata"].clone())
+    };
+    let inherited = started(json!({"workflow": "daily"})).await;
+    assert_eq!(inherited, (json!("You are a clerk."), pairs(0..10, "saved")));
+    let sent = json!({"workflow": "daily", "instructions": "", "metadata": pairs(8..16, "sent")});
+    let mut merged = pairs(0..8, "saved");
+    merged
+        .as_object_mut()
+        .unwrap()
+        .append(pairs(8..16, "sent").as_object_mut().unwrap());
+    assert_eq!(started(sent).await, (json!(""), merged));
+    let many = json!({"workflow": "daily", "metadata": pairs(10..17, "sent")});
+    let refused = refusal(&rig.member.post("/v1/runs", &many).await.unwrap());
+    assert_eq!(
+        refused,
+        "metadata: must be at most 16 pairs, with those of the workflow; these are 17"
     );
 }
 

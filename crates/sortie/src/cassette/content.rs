@@ -25,8 +25,9 @@ const SECRET_HEADERS: [&str; 4] = ["authorization:", "cookie:", "api-key:", "-to
 const REDACTED: &str = "[redacted]";
 
 /// Parts of a line that hold content.
-const CONTENT: [&str; 8] = [
+const CONTENT: [&str; 9] = [
     "/prompt",
+    "/instructions",
     "/input",
     "/say/text",
     "/say/failed",

@@ -12,6 +12,7 @@ mod get;
 mod history;
 mod idempotency;
 mod list;
+mod metadata;
 pub(crate) mod model;
 mod output_schema;
 mod rules;

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
 use sortie_api::{Micros, Run, RunId, RunStatus, RunUsage, Timestamp, TraceContext};
 
-use super::{OF_ITS_NODE, RunRow, StoredRun, read::OF_KEY, status_event};
+use super::{OF_ITS_NODE, RunRow, StoredRun, pair_label, read::OF_KEY, status_event};
 use crate::{
     Error, Result, Store,
     db::{
@@ -16,7 +17,7 @@ use crate::{
     licenses::LicenseRefusal,
     money::{Payment, allowance, holds, refusals::Limit, usage_counts},
     outbox::deliveries::insert_delivery,
-    runs::{Definition, NewEvent, NewRun, Unretained},
+    runs::{Definition, Labels, NewEvent, NewRun, Unretained},
 };
 
 /// Result of `create_run`.
@@ -83,10 +84,7 @@ pub(crate) fn create_new(tx: &mut dyn Tx, run: &NewRun) -> Result<Run> {
 // row, a run with the new id exists only if this command has created it. The later statements depend on that.
 fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created> {
     let unretained = run.definition.unretained();
-    let tags = (!run.labels.tags.is_empty())
-        .then(|| serde_json::to_string(&run.labels.tags))
-        .transpose()
-        .map_err(|error| Error::Corrupt(error.to_string()))?;
+    let texts = LabelTexts::of(&run.labels)?;
     let found = if tx.is_local() {
         Some(holds::find(tx, run)?)
     } else {
@@ -94,8 +92,8 @@ fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created>
     };
     let mut statements = vec![
         match &found {
-            Some(found) => row_with(run, tags.as_deref(), holds::text(found)?),
-            None => row_with_found(run, tags.as_deref())?,
+            Some(found) => row_with(run, &texts, holds::text(found)?),
+            None => row_with_found(run, &texts)?,
         },
         Stmt::new(
             "{INSERT} INTO queue (run_id, org_id, enqueued_at, node_id) \
@@ -112,11 +110,11 @@ fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created>
     if let Some(callback) = &run.callback {
         statements.push(insert_delivery(run.id, callback));
     }
-    if let Some(tags) = &tags {
+    if let Some(entries) = &texts.entries {
         statements.push(Stmt::new(
-            "INSERT INTO run_tag (org_id, tag, created_at, run_id) \
+            "INSERT INTO run_label (org_id, label, created_at, run_id) \
              SELECT r.org_id, t.value, r.created_at, r.id FROM run r, {JSON_EACH}($2) t WHERE r.id = $1",
-            vals![run.id, tags.as_str()],
+            vals![run.id, entries.as_str()],
         ));
     }
     if run.idempotency_key.is_some() && !tx.is_local() {
@@ -163,22 +161,54 @@ fn named(run: &NewRun) -> Stmt<'_> {
 
 /// Statement that adds a run, with the value `@holds` of `holds` and the end `@end`. The values are those of [`row`].
 const INSERT_RUN: &str = "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
-    cost_micros, billing_pending, timeout_seconds, idempotency_key, workflow, schedule_id, model, key_id, tags, \
+    cost_micros, billing_pending, timeout_seconds, idempotency_key, workflow, schedule_id, model, key_id, tags, metadata, \
     callback_host, zero_data_retention, surcharge_percent, traceparent, tracestate, started_by, reserved_micros, \
     title, replay_of, holds) VALUES (@, @, @, 0, CAST(@ AS BIGINT), @, @, 0, 1, @, @, @, @, @, @, @, @, @, @, @, @, @, @, \
-    @, @, @holds) \
+    @, @, @, @holds) \
     ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING@end";
 
-/// Statement that adds the row of a run which holds this. `tags` is a JSON array, `holds` the text of [`holds::text`].
-fn row_with<'a>(run: &'a NewRun, tags: Option<&'a str>, holds: Option<String>) -> Stmt<'a> {
+/// Tags and metadata of a run as JSON. `None` without any.
+struct LabelTexts {
+    /// Array of the tags.
+    tags: Option<String>,
+    /// Object of the metadata.
+    metadata: Option<String>,
+    /// Array of the entries of `run_label`.
+    entries: Option<String>,
+}
+
+impl LabelTexts {
+    fn of(labels: &Labels) -> Result<Self> {
+        let pairs = labels.metadata.iter();
+        let entries = labels
+            .tags
+            .iter()
+            .cloned()
+            .chain(pairs.map(|(key, value)| pair_label(key, value)));
+        let entries: Vec<String> = entries.collect();
+        Ok(Self {
+            tags: json_of(&labels.tags, labels.tags.is_empty())?,
+            metadata: json_of(&labels.metadata, labels.metadata.is_empty())?,
+            entries: json_of(&entries, entries.is_empty())?,
+        })
+    }
+}
+
+fn json_of<T: Serialize>(values: &T, is_empty: bool) -> Result<Option<String>> {
+    let text = (!is_empty).then(|| serde_json::to_string(values)).transpose();
+    text.map_err(|error| Error::Corrupt(error.to_string()))
+}
+
+/// Statement that adds the row of a run which holds this. `holds` is the text of [`holds::text`].
+fn row_with<'a>(run: &'a NewRun, texts: &'a LabelTexts, holds: Option<String>) -> Stmt<'a> {
     let sql = numbered!(filled!(INSERT_RUN, "@holds" = "$1", "@end" = ""), from 2);
     let mut params = vals![holds];
-    params.extend(row(run, tags));
+    params.extend(row(run, texts));
     Stmt::new(sql, params)
 }
 
 /// Statement that inserts the row of a run and reads its budgets. [`holds::read_added`] takes the result.
-fn row_with_found<'a>(run: &'a NewRun, tags: Option<&'a str>) -> Result<Stmt<'a>> {
+fn row_with_found<'a>(run: &'a NewRun, texts: &'a LabelTexts) -> Result<Stmt<'a>> {
     let sql = numbered!(
         filled!(
             INSERT_RUN,
@@ -188,11 +218,11 @@ fn row_with_found<'a>(run: &'a NewRun, tags: Option<&'a str>) -> Result<Stmt<'a>
         from holds::PARAMS + 1
     );
     let mut params = holds::params(run)?;
-    params.extend(row(run, tags));
+    params.extend(row(run, texts));
     Ok(Stmt::new(sql, params))
 }
 
-fn row<'a>(run: &'a NewRun, tags: Option<&'a str>) -> Vec<Val<'a>> {
+fn row<'a>(run: &'a NewRun, texts: &'a LabelTexts) -> Vec<Val<'a>> {
     let (labels, unretained) = (&run.labels, run.definition.unretained());
     let reserved = match run.payment {
         Payment::Free => None,
@@ -212,7 +242,8 @@ fn row<'a>(run: &'a NewRun, tags: Option<&'a str>) -> Vec<Val<'a>> {
         labels.schedule,
         labels.model.as_deref(),
         labels.key(),
-        tags,
+        texts.tags.as_deref(),
+        texts.metadata.as_deref(),
         run.callback.as_ref().map(|callback| callback.host.as_str()),
         i64::from(unretained.is_some()),
         unretained.map_or(0, |unretained| unretained.surcharge_percent),
@@ -323,6 +354,7 @@ fn new_run(run: &NewRun) -> Run {
         timeout_seconds: run.timeout_seconds,
         last_event: i64::try_from(run.payment.first_statuses().len()).unwrap_or(i64::MAX),
         tags: Some(Json(run.labels.tags.clone())),
+        metadata: Some(Json(run.labels.metadata.clone())),
         zero_data_retention: unretained.is_some(),
         usage: RunUsage::default(),
         surcharge_percent: IfReadable(unretained.map(|unretained| unretained.surcharge_percent)),

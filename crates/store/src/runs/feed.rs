@@ -140,6 +140,10 @@ impl RunFilter {
             && is(self.model.as_ref(), run.model.as_ref())
             && is(self.key.as_ref(), run.key_id.as_ref())
             && self.tag.as_ref().is_none_or(|tag| run.tags.contains(tag))
+            && self
+                .metadata
+                .iter()
+                .all(|(key, value)| run.metadata.get(key) == Some(value))
             && self.since.is_none_or(|since| run.created_at >= since)
             && self.until.is_none_or(|until| run.created_at < until)
             && self.min_cost.is_none_or(|cost| run.cost_micros >= cost)

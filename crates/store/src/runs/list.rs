@@ -1,13 +1,13 @@
 //! Lists of runs, newest first.
 //!
-//! A list by status, schedule or workflow has an index in its order, and several statuses are merged. All other lists are
+//! A list by status, schedule, workflow, tag or pair of metadata has an index in its order, and several statuses are merged. All other lists are
 //! walks (`walk.rs`).
 
 use std::cmp::Reverse;
 
-use sortie_api::{KeyId, Micros, OrgId, RunId, RunStatus, ScheduleId, Timestamp};
+use sortie_api::{KeyId, Metadata, Micros, OrgId, RunId, RunStatus, ScheduleId, Timestamp};
 
-use super::{ListedRunRow, SELECT_LISTED_RUNS, walk};
+use super::{ListedRunRow, SELECT_LISTED_RUNS, pair_label, walk};
 use crate::{
     Found, Result, Store,
     db::{ReadRow, Row, Stmt, Turn, Tx, Val, filled, vals},
@@ -23,6 +23,8 @@ pub struct RunFilter {
     pub schedule: Option<ScheduleId>,
     /// Runs with this tag.
     pub tag: Option<String>,
+    /// Runs with all of these pairs of metadata.
+    pub metadata: Metadata,
     /// Runs of this workflow.
     pub workflow: Option<String>,
     /// Runs with this model.
@@ -56,9 +58,16 @@ impl RunFilter {
         }
     }
 
+    /// Entries of `run_label` that a run of the list has: its tag and its pairs of metadata.
+    pub(super) fn labels(&self) -> Vec<String> {
+        let pairs = self.metadata.iter().map(|(key, value)| pair_label(key, value));
+        self.tag.iter().cloned().chain(pairs).collect()
+    }
+
     /// Whether an index has the order and the runs of the list.
     fn is_indexed(&self) -> bool {
         let others = usize::from(self.tag.is_some())
+            + self.metadata.len()
             + usize::from(self.workflow.is_some())
             + usize::from(self.schedule.is_some() || !self.statuses.is_empty());
         let is_merged = self.statuses.len() > 1 && self.schedule.is_some();
@@ -130,10 +139,10 @@ const LIST_WORKFLOW: &str = filled!(
     "@position" = "$5,",
     "@order" = "r.workflow DESC,"
 );
-/// Every entry of the index has the tag.
-const LIST_TAG: &str = constcat::concat!(
+/// Every entry of the index has the label.
+const LIST_LABEL: &str = constcat::concat!(
     SELECT_LISTED_RUNS,
-    "r.org_id = $1 AND r.id {IN}SELECT t.run_id FROM run_tag t WHERE t.org_id = $1 AND t.tag = $5 \
+    "r.org_id = $1 AND r.id {IN}SELECT t.run_id FROM run_label t WHERE t.org_id = $1 AND t.label = $5 \
      AND (t.created_at, t.run_id) < ($2, $3) ORDER BY t.created_at DESC, t.run_id DESC LIMIT $4{END} \
      ORDER BY r.created_at DESC, r.id DESC"
 );
@@ -186,10 +195,12 @@ fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Found<ListedR
     params.extend(filter.schedule.map(Val::from));
     params.extend(filter.status().map(Val::from));
     params.extend(filter.workflow.clone().map(Val::from));
-    params.extend(filter.tag.clone().map(Val::from));
+    let labels = filter.labels();
+    let has_label = !labels.is_empty();
+    params.extend(labels.into_iter().map(Val::from));
     let sql = match (filter.schedule, filter.status()) {
         (None, _) if filter.workflow.is_some() => LIST_WORKFLOW,
-        (None, _) if filter.tag.is_some() => LIST_TAG,
+        (None, _) if has_label => LIST_LABEL,
         (None, _) => LIST,
         (Some(_), None) => LIST_SCHEDULE,
         (Some(_), Some(status)) if status.is_final() => LIST_SCHEDULE_OUTCOME,

@@ -46,7 +46,8 @@ pub use unretained::{ContentHolder, Counted, PlainError, UnretainedFinish};
 pub(crate) use claim::TraceRow;
 pub(crate) use create::create_new;
 use sortie_api::{
-    Artifact, KeyId, Micros, Run, RunId, RunStatus, RunUsage, ScheduleId, Timestamp, event::EventType,
+    Artifact, KeyId, Metadata, Micros, Run, RunId, RunStatus, RunUsage, ScheduleId, Timestamp,
+    event::EventType,
 };
 
 pub(crate) use unretained::{adopt_content, forget_answers_of_earlier};
@@ -78,6 +79,7 @@ row! {
         timeout_seconds: u32 = "timeout_seconds",
         last_event: i64 = "last_event",
         tags: Option<Json<Vec<String>>> = "tags",
+        metadata: Option<Json<Metadata>> = "metadata",
         zero_data_retention: bool = "zero_data_retention",
         usage: RunUsage as RunUsageRow,
         surcharge_percent: IfReadable<u32> = "surcharge_percent",
@@ -124,6 +126,7 @@ impl RunRow {
             timeout_seconds: self.timeout_seconds,
             last_event_id: self.last_event,
             tags: self.tags.unwrap_or_default().0,
+            metadata: self.metadata.unwrap_or_default().0,
             zero_data_retention: is_unretained,
             usage: (self.status.is_final() || self.started_at.is_some()).then_some(self.usage),
             surcharge_percent: self
@@ -278,6 +281,12 @@ fn status_event(status: RunStatus, error: Option<&str>, at: Timestamp) -> Result
 /// Stored form of an event that the store itself adds.
 fn stored(event: &EventType, at: Timestamp) -> Result<NewEvent> {
     NewEvent::new(event, at).map_err(|error| Error::Corrupt(error.to_string()))
+}
+
+/// Entry of `run_label` for a pair of metadata. No tag has such an entry, and no two pairs have the same one, because tags and
+/// keys have no control characters.
+pub(crate) fn pair_label(key: &str, value: &str) -> String {
+    format!("{key}\u{1f}{value}")
 }
 
 /// Identifiers in the first column, as a JSON array for `{JSON_EACH}`.

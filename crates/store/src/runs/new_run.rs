@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sortie_api::{Micros, OrgId, RunId, ScheduleId, Timestamp, TraceContext, id::KeyId};
+use sortie_api::{Metadata, Micros, OrgId, RunId, ScheduleId, Timestamp, TraceContext, id::KeyId};
 
 use crate::{access::By, licenses::Allowance, money::Payment, nodes::NodeId};
 
@@ -85,6 +85,8 @@ pub struct Labels {
     pub model: Option<String>,
     /// The client's tags.
     pub tags: Vec<String>,
+    /// The client's metadata.
+    pub metadata: Metadata,
     /// First line of the description or of the prompt. None for a run without retention.
     pub title: Option<String>,
     /// Text that searches look at, in lower case. It is stored with the definition.

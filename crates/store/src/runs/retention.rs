@@ -8,9 +8,9 @@
 //! extra write. The run is deleted first, which locks it. Two concurrent nodes share the work: the rows that belong to
 //! a run are deleted by the node that deleted the run.
 
-use sortie_api::{OrgId, RunStatus, Timestamp};
+use sortie_api::{Metadata, OrgId, RunStatus, Timestamp};
 
-use super::{artifacts, json_ids};
+use super::{artifacts, json_ids, pair_label};
 use crate::{
     Error, Found, Result, Store,
     db::{Json, ReadRow, Row, Stmt, Tx, filled, row, select, vals},
@@ -78,7 +78,7 @@ pub struct Deleted {
 pub struct Undeletable(Vec<String>);
 
 /// Statements that delete what belongs to the runs `$1`, in the order of locks. Two tables are left out: a
-/// settled run has left `queue`, and the rows of `run_tag` are found by their tags.
+/// settled run has left `queue`, and the rows of `run_label` are found by their labels.
 const BELONGINGS: [&str; 10] = [
     filled!(DELETE, "@table" = "event"),
     filled!(DELETE, "@table" = "journal"),
@@ -113,6 +113,7 @@ row! {
         id: String = "id",
         created_at: Timestamp = "created_at",
         tags: Option<Json<Vec<String>>> = "tags",
+        metadata: Option<Json<Metadata>> = "metadata",
     }
 }
 
@@ -229,7 +230,7 @@ fn delete(tx: &mut dyn Tx, expiry: Expiry, ids: &[String]) -> Result<u64> {
     let mut statements = vec![artifacts::defer_checks(&ids, expiry.check_at)];
     statements.extend(BELONGINGS.iter().map(|sql| Stmt::new(sql, vals![ids.as_str()])));
     for run in &deleted {
-        statements.extend(delete_tags(expiry.org, run));
+        statements.extend(delete_labels(expiry.org, run));
     }
     let answers = tx.batch(&statements)?;
     if let Some(deferred) = answers.first().filter(|deferred| !deferred.rows.is_empty()) {
@@ -283,13 +284,15 @@ fn expired(tx: &mut dyn Tx, expiry: Expiry, batch: Batch, skipped: &str) -> Resu
     Ok((ids, more))
 }
 
-/// Statements that remove a deleted run from the lists of its tags.
-fn delete_tags(org: OrgId, run: &DeletedRun) -> impl Iterator<Item = Stmt<'_>> {
-    let tags = run.tags.iter().flat_map(|Json(tags)| tags);
-    tags.map(move |tag| {
+/// Statements that remove a deleted run from the lists of its tags and of its metadata.
+fn delete_labels(org: OrgId, run: &DeletedRun) -> impl Iterator<Item = Stmt<'_>> {
+    let tags = run.tags.iter().flat_map(|Json(tags)| tags).cloned();
+    let pairs = run.metadata.iter().flat_map(|Json(metadata)| metadata);
+    let labels = tags.chain(pairs.map(|(key, value)| pair_label(key, value)));
+    labels.map(move |label| {
         Stmt::new(
-            "DELETE FROM run_tag WHERE org_id = $1 AND tag = $2 AND created_at = $3 AND run_id = $4",
-            vals![org, tag.as_str(), run.created_at, run.id.as_str()],
+            "DELETE FROM run_label WHERE org_id = $1 AND label = $2 AND created_at = $3 AND run_id = $4",
+            vals![org, label, run.created_at, run.id.as_str()],
         )
     })
 }
@@ -298,5 +301,5 @@ fn delete_tags(org: OrgId, run: &DeletedRun) -> impl Iterator<Item = Stmt<'_>> {
 #[cfg(test)]
 pub(crate) fn tables() -> Vec<&'static str> {
     let named = BELONGINGS.iter().filter_map(|sql| sql.split_whitespace().nth(2));
-    named.chain(["run_tag"]).collect()
+    named.chain(["run_label"]).collect()
 }

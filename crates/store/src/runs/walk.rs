@@ -13,6 +13,7 @@ use super::{
 use crate::{
     Error, Found, Result,
     db::{Answer, Stmt, Tx, Val, filled, row, select, vals},
+    files::blobs::json,
     runs::large::ListedRun,
 };
 
@@ -44,9 +45,9 @@ const ENTRY_OF_OUTCOME: &str = filled!(
     "@id" = "r.id"
 );
 
-const TAG_ENTRY: &str = filled!(
+const LABEL_ENTRY: &str = filled!(
     ENTRY,
-    "@from" = "run_tag t WHERE t.org_id = $1 AND t.tag = $5",
+    "@from" = "run_label t WHERE t.org_id = $1 AND t.label = $5",
     "@at" = "t.created_at",
     "@id" = "t.run_id"
 );
@@ -90,22 +91,26 @@ const QUEUE_ENTRY: &str = filled!(
 const FREE_ENTRY: &str = filled!(QUEUE_ENTRY, "@node" = "IS NULL");
 const BOUND_ENTRY: &str = filled!(QUEUE_ENTRY, "@node" = "IS NOT NULL");
 
-/// Condition that the run `@run` has the tag `$5`.
-const HAS_TAG: &str = "(SELECT t.run_id FROM run_tag t WHERE t.org_id = $1 AND t.tag = $5 \
-    AND t.created_at = @run.created_at AND t.run_id = @run.id) IS NOT NULL";
+/// Label `@label` of the run `@run`, or NULL if it does not have that.
+const LABEL: &str = "(SELECT t.run_id FROM run_label t WHERE t.org_id = $1 AND t.label = @label \
+    AND t.created_at = @run.created_at AND t.run_id = @run.id)";
+
+/// Condition that the run `@run` has the label `$5`.
+const HAS_LABEL: &str = constcat::concat!(filled!(LABEL, "@label" = "$5"), " IS NOT NULL");
 
 /// Condition that the run `@run` has the status `$8` and the schedule `$9`, if these are given.
 const HAS_PROPERTIES: &str = "(CAST($8 AS TEXT) IS NULL OR @run.status = $8) \
     AND (CAST($9 AS TEXT) IS NULL OR @run.schedule_id = $9)";
 
-/// Conditions on the run `@run` of a list with a tag.
-const TAGGED: &str = constcat::concat!(HAS_PROPERTIES, " AND ", HAS_TAG);
+/// Conditions on the run `@run` of a list with a label.
+const LABELLED: &str = constcat::concat!(HAS_PROPERTIES, " AND ", HAS_LABEL);
 
-/// Conditions on the run `@run` of a list with further properties, if these are given.
+/// Conditions on the run `@run` of a list with further properties, if these are given. `$17` are the labels after the first one,
+/// as a JSON array.
 const SIEVED: &str = constcat::concat!(
     HAS_PROPERTIES,
     " AND (CAST($5 AS TEXT) IS NULL OR ",
-    HAS_TAG,
+    HAS_LABEL,
     ") AND (CAST($10 AS TEXT) IS NULL OR @run.workflow = $10) \
      AND (CAST($11 AS TEXT) IS NULL OR @run.model = $11) \
      AND (CAST($12 AS TEXT) IS NULL OR @run.key_id = $12) \
@@ -113,7 +118,10 @@ const SIEVED: &str = constcat::concat!(
      AND (CAST($14 AS TEXT) IS NULL OR lower(@run.error) LIKE $14 ESCAPE '!') \
      AND (CAST($15 AS TEXT) IS NULL OR $15 LIKE '%,' || @run.status || ',%') \
      AND (CAST($16 AS TEXT) IS NULL OR (SELECT d.search_text FROM run_definition d WHERE d.run_id = @run.id) \
-     LIKE $16 ESCAPE '!')"
+     LIKE $16 ESCAPE '!') \
+     AND (SELECT COUNT(*) FROM {JSON_EACH}($17) w WHERE ",
+    filled!(LABEL, "@label" = "w.value"),
+    " IS NULL) = 0"
 );
 
 /// Walk through an index of `run`, down to the position `$6`, `$7`. See `LIST_BY` for the conditions. The bound for the
@@ -155,10 +163,10 @@ const WALK_SCHEDULE_OUTCOME: &str = filled!(
     "@order" = "r.outcome DESC,"
 );
 
-/// Walk through the tag.
-const WALK_TAG: &str = constcat::concat!(
+/// Walk through the label.
+const WALK_LABEL: &str = constcat::concat!(
     SELECT_LISTED_RUNS,
-    "r.org_id = $1 AND r.id {IN}SELECT t.run_id FROM run_tag t WHERE t.org_id = $1 AND t.tag = $5 \
+    "r.org_id = $1 AND r.id {IN}SELECT t.run_id FROM run_label t WHERE t.org_id = $1 AND t.label = $5 \
      AND t.created_at >= $6 AND (t.created_at, t.run_id) >= ($6, $7) AND (t.created_at, t.run_id) < ($2, $3) \
      AND (SELECT s.id FROM run s WHERE s.id = t.run_id AND @holds) \
      IS NOT NULL ORDER BY t.created_at DESC, t.run_id DESC LIMIT $4{END} ORDER BY r.created_at DESC, r.id DESC"
@@ -176,10 +184,10 @@ const WALK_QUEUE: &str = constcat::concat!(
 const WALK_FREE: &str = filled!(WALK_QUEUE, "@node" = "IS NULL");
 const WALK_BOUND: &str = filled!(WALK_QUEUE, "@node" = "IS NOT NULL");
 
-/// Runs with one of the ids `$17`.
+/// Runs with one of the ids `$18`.
 const LIST_IDS: &str = constcat::concat!(
     SELECT_LISTED_RUNS,
-    "r.org_id = $1 AND r.id {IN}SELECT value FROM {JSON_EACH}($17){END} \
+    "r.org_id = $1 AND r.id {IN}SELECT value FROM {JSON_EACH}($18){END} \
      AND (r.created_at, r.id) >= ($6, $7) AND (r.created_at, r.id) < ($2, $3) AND ",
     filled!(SIEVED, "@run" = "r"),
     " ORDER BY r.created_at DESC, r.id DESC LIMIT $4"
@@ -194,19 +202,22 @@ struct Way {
     entry: &'static str,
     /// Parameters of this statement after the fourth.
     of: Vec<Val<'static>>,
-    /// Walks for a list with a tag, a status and a schedule.
-    tagged: Walks,
+    /// Label of the runs that it leads to; `None` if it does not go by a label.
+    label: Option<String>,
+    /// Walks for a list with a label, a status and a schedule.
+    labelled: Walks,
     /// Walks for a list with further properties.
     sieved: Walks,
 }
 
 /// Makes a [`Way`]: the conditions replace `@holds`, on the run with this name.
 macro_rules! way {
-    ($entry:expr, $of:expr, $run:literal, $tagged:expr, [$($walk:expr),+]) => {
+    ($entry:expr, $of:expr, $run:literal, $labelled:expr, [$($walk:expr),+]) => {
         Way {
             entry: $entry,
             of: $of,
-            tagged: const { &[$(filled!($walk, "@holds" = filled!($tagged, "@run" = $run))),+] },
+            label: None,
+            labelled: const { &[$(filled!($walk, "@holds" = filled!($labelled, "@run" = $run))),+] },
             sieved: const { &[$(filled!($walk, "@holds" = filled!(SIEVED, "@run" = $run))),+] },
         }
     };
@@ -215,18 +226,17 @@ macro_rules! way {
 impl Way {
     /// The ways by each property of the filter that has an index, or the one through all runs.
     fn all(filter: &RunFilter) -> Vec<Self> {
-        let tag = filter.tag.clone();
-        let by_tag = tag.map(|tag| way!(TAG_ENTRY, vals![tag], "s", HAS_PROPERTIES, [WALK_TAG]));
+        let by_label = filter.labels().into_iter().map(|label| Self {
+            label: Some(label.clone()),
+            ..way!(LABEL_ENTRY, vals![label], "s", HAS_PROPERTIES, [WALK_LABEL])
+        });
         let workflow = filter.workflow.clone();
         let by_workflow =
-            workflow.map(|name| way!(WORKFLOW_ENTRY, vals![name], "r", TAGGED, [WALK_WORKFLOW]));
-        let ways = by_tag
-            .into_iter()
-            .chain(by_workflow)
-            .chain(Self::by_state(filter));
+            workflow.map(|name| way!(WORKFLOW_ENTRY, vals![name], "r", LABELLED, [WALK_WORKFLOW]));
+        let ways = by_label.chain(by_workflow).chain(Self::by_state(filter));
         let mut ways: Vec<Self> = ways.collect();
         if ways.is_empty() {
-            ways.push(way!(ALL_ENTRY, Vec::new(), "r", TAGGED, [WALK_ALL]));
+            ways.push(way!(ALL_ENTRY, Vec::new(), "r", LABELLED, [WALK_ALL]));
         }
         ways
     }
@@ -241,19 +251,19 @@ impl Way {
         let is_open = !filter.statuses.is_empty() && filter.statuses.iter().all(|status| !status.is_final());
         Some(match (filter.schedule, status) {
             _ if is_open && filter.statuses.contains(&RunStatus::Queued) => {
-                way!(FREE_ENTRY, Vec::new(), "s", TAGGED, [WALK_FREE, WALK_BOUND])
+                way!(FREE_ENTRY, Vec::new(), "s", LABELLED, [WALK_FREE, WALK_BOUND])
             }
-            _ if is_open => way!(BOUND_ENTRY, Vec::new(), "s", TAGGED, [WALK_BOUND]),
+            _ if is_open => way!(BOUND_ENTRY, Vec::new(), "s", LABELLED, [WALK_BOUND]),
             (Some(_), Some(_)) => {
                 let of = of(filter.schedule, status);
-                way!(SCHEDULE_OUTCOME_ENTRY, of, "r", TAGGED, [WALK_SCHEDULE_OUTCOME])
+                way!(SCHEDULE_OUTCOME_ENTRY, of, "r", LABELLED, [WALK_SCHEDULE_OUTCOME])
             }
-            (None, Some(_)) => way!(OUTCOME_ENTRY, of(None, status), "r", TAGGED, [WALK_OUTCOME]),
+            (None, Some(_)) => way!(OUTCOME_ENTRY, of(None, status), "r", LABELLED, [WALK_OUTCOME]),
             (Some(_), None) => way!(
                 SCHEDULE_ENTRY,
                 of(filter.schedule, None),
                 "r",
-                TAGGED,
+                LABELLED,
                 [WALK_SCHEDULE]
             ),
             (None, None) => return None,
@@ -263,13 +273,20 @@ impl Way {
 
 /// Lists runs by the way that leads to the fewest entries.
 pub(super) fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Found<ListedRun, Position>> {
-    let is_sieved = filter.has_further() || filter.workflow.is_some() || filter.statuses.len() > 1;
+    let mut labels = filter.labels();
+    let is_sieved =
+        filter.has_further() || filter.workflow.is_some() || filter.statuses.len() > 1 || labels.len() > 1;
     let (walks, stopped_at): (Walks, _) = if filter.ids.is_empty() {
         let (way, end) = shortest(tx, org, filter)?;
-        (if is_sieved { way.sieved } else { way.tagged }, end)
+        if let Some(walked) = way.label {
+            // The label that the walk goes by comes first: it is `$5`.
+            labels.sort_by_key(|label| *label != walked);
+        }
+        (if is_sieved { way.sieved } else { way.labelled }, end)
     } else {
         (&[LIST_IDS], None)
     };
+    let mut labels = labels.into_iter();
     let since = filter.since.map(|since| (since, String::new()));
     let end = stopped_at.map(|(at, id)| (at, id.to_string()));
     // The list ends at `since` if the walk gets there.
@@ -279,14 +296,14 @@ pub(super) fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Fo
     let mut params = behind(org, filter);
     params.extend(vals![
         filter.limit,
-        filter.tag.clone(),
+        labels.next(),
         end_at,
         end_id,
         filter.status().map(RunStatus::as_str),
         filter.schedule
     ]);
     if is_sieved {
-        params.extend(sieve(filter)?);
+        params.extend(sieve(filter, labels.as_slice())?);
     }
     let walks = walks.iter().map(|sql| Stmt::new(sql, params.clone()));
     let items = merged(tx, &walks.collect::<Vec<_>>(), filter.limit)?;
@@ -318,8 +335,8 @@ fn shortest(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<(Way, Opt
     shortest.ok_or_else(|| Error::Corrupt("a list has no way".to_owned()))
 }
 
-/// Parameters of [`SIEVED`] after those of [`HAS_PROPERTIES`], and the ids.
-fn sieve(filter: &RunFilter) -> Result<Vec<Val<'static>>> {
+/// Parameters of [`SIEVED`] after those of [`HAS_PROPERTIES`], and the ids. `further` are the labels after the first one.
+fn sieve(filter: &RunFilter, further: &[String]) -> Result<Vec<Val<'static>>> {
     let statuses = filter.statuses.iter().map(|status| status.as_str());
     let statuses = statuses.fold(",".to_owned(), |all, status| format!("{all}{status},"));
     let mut params = vals![
@@ -332,11 +349,11 @@ fn sieve(filter: &RunFilter) -> Result<Vec<Val<'static>>> {
             .as_ref()
             .map(|error| containing(&error.to_ascii_lowercase())),
         (filter.statuses.len() > 1).then_some(statuses),
-        filter.text.as_ref().map(|text| containing(&text.to_lowercase()))
+        filter.text.as_ref().map(|text| containing(&text.to_lowercase())),
+        (!further.is_empty()).then(|| json(further)).transpose()?
     ];
     if !filter.ids.is_empty() {
-        let ids = serde_json::to_string(&filter.ids).map_err(|error| Error::Corrupt(error.to_string()))?;
-        params.push(ids.into());
+        params.push(json(&filter.ids)?.into());
     }
     Ok(params)
 }

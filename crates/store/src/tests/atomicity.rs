@@ -22,7 +22,7 @@ const TABLES: &[&str] = &[
     "SELECT run_id, credentials FROM run_secret ORDER BY run_id",
     "SELECT run_id, artifacts FROM run_artifacts ORDER BY run_id",
     "SELECT run_id, blob_id FROM artifact_blob ORDER BY run_id, blob_id",
-    "SELECT run_id, tag, created_at FROM run_tag ORDER BY run_id, tag",
+    "SELECT run_id, label, created_at FROM run_label ORDER BY run_id, label",
     "SELECT id, name, definition, credentials, tokens, tokens_version, refresh_until, refresh_holder, status, error, revision, issuer, challenge \
          FROM connection ORDER BY id",
     "SELECT state_hash, connection_id, revision, pending, expires_at, tries FROM oauth_flow ORDER BY state_hash",
@@ -524,6 +524,7 @@ commands! {
     async fn delete_expired_runs_is_one_transaction(fixture: &Fixture, org: OrgId, node: NodeId) {
         let mut run = fixture.new_run(org);
         run.labels.tags = vec!["red".to_owned()];
+        run.labels.metadata = [("color".to_owned(), "red".to_owned())].into();
         fixture.store.create_run(run).await.unwrap();
         let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
         let finish = fixture.with_artifacts(org, &[("a", 1)]).await;

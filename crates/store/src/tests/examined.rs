@@ -130,7 +130,7 @@ fn the_rows_of_each_scan_are_read_from_a_plan() {
     let plan = [
         "Limit (actual rows=2 loops=1)",
         "  ->  Nested Loop (actual rows=2 loops=1)",
-        "        ->  Index Only Scan using run_tag_pkey on run_tag t (actual rows=5.00 loops=1)",
+        "        ->  Index Only Scan using run_label_pkey on run_label t (actual rows=5.00 loops=1)",
         "              Index Cond: (org_id = $1)",
         "              Rows Removed by Filter: 7",
         "        ->  Index Scan using run_pkey on run r (actual rows=0.40 loops=5)",

@@ -1,6 +1,7 @@
 //! Feed of the list of runs. It filters the runs that have changed in memory, and has to find those that a list finds.
 
 use proptest::prelude::*;
+use sortie_api::Metadata;
 
 use super::{
     budgets::{key, schedule},
@@ -21,6 +22,7 @@ struct Sample {
     has_key: bool,
     has_schedule: bool,
     tags: Vec<String>,
+    metadata: Metadata,
 }
 
 fn text(longest: usize) -> impl Strategy<Value = String> {
@@ -31,6 +33,11 @@ fn text(longest: usize) -> impl Strategy<Value = String> {
 /// A label of a run, if it has one.
 fn name() -> impl Strategy<Value = Option<String>> {
     prop::option::of(prop::sample::select(vec!["one".to_owned(), "two".to_owned()]))
+}
+
+/// Up to two pairs, with keys and values that often match.
+fn metadata() -> impl Strategy<Value = Metadata> {
+    prop::collection::btree_map("[ab]", "[ab]?", 0..=2)
 }
 
 /// The status of a run that is queued, running or final.
@@ -44,9 +51,9 @@ fn status() -> impl Strategy<Value = RunStatus> {
 }
 
 fn sample() -> impl Strategy<Value = Sample> {
-    let labels = (name(), name(), any::<bool>(), any::<bool>(), name());
+    let labels = (name(), name(), any::<bool>(), any::<bool>(), name(), metadata());
     (status(), prop::option::of(text(4)), 0..3_u64, labels).prop_map(
-        |(status, error, cost, (workflow, model, has_key, has_schedule, tag))| Sample {
+        |(status, error, cost, (workflow, model, has_key, has_schedule, tag, metadata))| Sample {
             status,
             error,
             cost,
@@ -55,6 +62,7 @@ fn sample() -> impl Strategy<Value = Sample> {
             has_key,
             has_schedule,
             tags: tag.into_iter().collect(),
+            metadata,
         },
     )
 }
@@ -70,7 +78,7 @@ struct Wanted {
 
 fn wanted() -> impl Strategy<Value = Wanted> {
     let rarely = |strategy| prop::option::weighted(0.3, strategy);
-    let properties = (name(), name(), name(), any::<(bool, bool)>());
+    let properties = (name(), name(), name(), any::<(bool, bool)>(), metadata());
     let bounds = (rarely(0..12_usize), rarely(0..12_usize));
     let others = (
         prop::collection::vec(status(), 0..3),
@@ -79,11 +87,16 @@ fn wanted() -> impl Strategy<Value = Wanted> {
         prop::collection::vec(0..12_usize, 0..2),
     );
     (properties, bounds, others).prop_map(
-        |((workflow, model, tag, (has_key, has_schedule)), (since, until), (statuses, error, cost, ids))| {
+        |(
+            (workflow, model, tag, (has_key, has_schedule), metadata),
+            (since, until),
+            (statuses, error, cost, ids),
+        )| {
             let filter = RunFilter {
                 statuses,
                 schedule: has_schedule.then(schedule),
                 tag,
+                metadata,
                 workflow,
                 model,
                 key: has_key.then(key),
@@ -109,6 +122,7 @@ async fn add(fixture: &Fixture, org: OrgId, sample: Sample) {
         schedule: sample.has_schedule.then(schedule),
         model: sample.model,
         tags: sample.tags,
+        metadata: sample.metadata,
         ..Labels::default()
     };
     let run = NewRun {

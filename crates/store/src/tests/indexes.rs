@@ -51,7 +51,7 @@ const FILL: [&str; 3] = [
      max_cost_micros, cost_micros, billing_pending, timeout_seconds, schedule_id, key_id, workflow, zero_data_retention) \
      SELECT 'run_01hf7yat00e008000000' || CAST(100000 + n.i AS TEXT), $1, 'succeeded', 'succeeded', 1, 0, \
      1795132800000000 + n.i * 1000000, 1, 1795132800000000 + n.i * 1000000, 1, 1, 0, 1, $2, $3, 'report', 1 FROM n",
-    "INSERT INTO run_tag (org_id, tag, created_at, run_id) SELECT $1, 'nightly', r.created_at, r.id FROM run r \
+    "INSERT INTO run_label (org_id, label, created_at, run_id) SELECT $1, 'nightly', r.created_at, r.id FROM run r \
      WHERE r.schedule_id = $2 AND r.key_id = $3 AND r.created_at >= 1795132800000000 + CAST($4 AS BIGINT) * 1000000 \
      AND r.created_at < 1795132800000000 + CAST($5 AS BIGINT) * 1000000",
     "INSERT INTO audit (org_id, at, id, action, target, actor_id) SELECT $1, r.created_at, REPLACE(r.id, 'run', 'aud'), 'a.put', 't', $3 \
@@ -98,7 +98,12 @@ async fn misled(fixture: Fixture) -> (Fixture, OrgId) {
     });
     assert_eq!(others.await.unwrap(), 1);
     let measured = fixture.store.db.write(|tx: &mut dyn Tx| {
-        for sql in ["ANALYZE run", "ANALYZE run_tag", "ANALYZE queue", "ANALYZE audit"] {
+        for sql in [
+            "ANALYZE run",
+            "ANALYZE run_label",
+            "ANALYZE queue",
+            "ANALYZE audit",
+        ] {
             tx.exec(sql, vals![])?;
         }
         Ok(())
@@ -132,13 +137,13 @@ fn entries(action: Option<&str>, target: Option<&str>, key: Option<KeyId>) -> Au
 /// Indexes among which a planner may choose wrongly. The primary keys of `run`, by which single runs are found, are none.
 const CHOICES: [&str; 14] = list! {
     "run_list", "run_outcome", "run_workflow", "run_schedule", "run_schedule_outcome", "run_idempotency", "queue_waiting",
-    "queue_claimed", "queue_node", "audit_action", "audit_target", "audit_actor", "audit_pkey", "run_tag_pkey",
+    "queue_claimed", "queue_node", "audit_action", "audit_target", "audit_actor", "audit_pkey", "run_label_pkey",
 };
 
 /// Primary keys among [`CHOICES`] as a plan of `SQLite` has them, which does not name them.
 const UNNAMED: [(&str, &str); 2] = [
     ("SEARCH audit USING PRIMARY KEY", "audit_pkey"),
-    ("SEARCH t USING PRIMARY KEY", "run_tag_pkey"),
+    ("SEARCH t USING PRIMARY KEY", "run_label_pkey"),
 ];
 
 /// Number of parameters of a statement.
@@ -249,7 +254,7 @@ async fn lists_by_further_properties_read_the_index_of_what_is_rarest(fixture: F
     reads(
         &fixture,
         list(failed),
-        &["run_workflow", "run_outcome", "run_outcome run_tag_pkey"],
+        &["run_workflow", "run_outcome", "run_label_pkey run_outcome"],
     )
     .await;
     let rare = RunFilter {
@@ -259,14 +264,14 @@ async fn lists_by_further_properties_read_the_index_of_what_is_rarest(fixture: F
     reads(
         &fixture,
         list(rare),
-        &["run_workflow", "run_outcome", "run_tag_pkey run_workflow"],
+        &["run_workflow", "run_outcome", "run_label_pkey run_workflow"],
     )
     .await;
     let since = RunFilter {
         since: Some(at(FIRST)),
         ..RunFilter::default()
     };
-    reads(&fixture, list(since), &["run_list", "run_list run_tag_pkey"]).await;
+    reads(&fixture, list(since), &["run_list", "run_label_pkey run_list"]).await;
     let of_key = RunFilter {
         key: Some(key()),
         statuses: vec![RunStatus::Failed],
@@ -275,7 +280,7 @@ async fn lists_by_further_properties_read_the_index_of_what_is_rarest(fixture: F
     reads(
         &fixture,
         list(of_key),
-        &["run_outcome", "run_outcome run_tag_pkey"],
+        &["run_outcome", "run_label_pkey run_outcome"],
     )
     .await;
     let both = vec![RunStatus::Failed, RunStatus::TimedOut];
@@ -289,7 +294,37 @@ async fn lists_by_further_properties_read_the_index_of_what_is_rarest(fixture: F
         ..RunFilter::default()
     };
     // Each run is found by its id, and its tag, of which the filter has none, by the key of tags.
-    reads(&fixture, list(named), &["run_tag_pkey"]).await;
+    reads(&fixture, list(named), &["run_label_pkey"]).await;
+}
+
+async fn lists_by_pairs_of_metadata_read_the_index_of_labels(fixture: Fixture) {
+    let (fixture, org) = misled(fixture).await;
+    let list = |pairs: &[(&str, &str)], status| {
+        let pairs = pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let filter = RunFilter {
+            metadata: pairs.collect(),
+            ..runs(status, None)
+        };
+        fixture.store.list_runs(org, filter)
+    };
+    reads(&fixture, list(&[("a", "b")], None), &["run_label_pkey"]).await;
+    let both = [("a", "b"), ("c", "d")];
+    // The entries that a walk ends at by either pair, then the walk by the rarer one.
+    reads(&fixture, list(&both, None), &["run_label_pkey"; 3]).await;
+    let failed = list(&both, Some(RunStatus::Failed));
+    reads(
+        &fixture,
+        failed,
+        &[
+            "run_label_pkey",
+            "run_label_pkey",
+            "run_outcome",
+            "run_label_pkey",
+        ],
+    )
+    .await;
 }
 
 async fn the_audit_log_is_read_by_its_indexes(fixture: Fixture) {
@@ -326,27 +361,27 @@ async fn lists_by_tag_read_the_index_of_what_is_rarer(fixture: Fixture) {
         )
     };
     let nightly = |status, schedule| list("nightly", status, schedule);
-    reads(&fixture, nightly(None, None), &["run_tag_pkey"]).await;
+    reads(&fixture, nightly(None, None), &["run_label_pkey"]).await;
     // The entries that a walk ends at by either way, then the walk by the rarer one.
-    let by_outcome = ["run_tag_pkey", "run_outcome", "run_outcome run_tag_pkey"];
+    let by_outcome = ["run_label_pkey", "run_outcome", "run_label_pkey run_outcome"];
     reads(&fixture, nightly(failed, None), &by_outcome).await;
-    let by_tag = ["run_tag_pkey", "run_outcome", "run_tag_pkey"];
+    let by_tag = ["run_label_pkey", "run_outcome", "run_label_pkey"];
     reads(&fixture, nightly(Some(RunStatus::Succeeded), None), &by_tag).await;
     reads(&fixture, list("rare", failed, None), &by_tag).await;
     let by_schedule = [
         "run_schedule",
-        "run_tag_pkey",
+        "run_label_pkey",
         "run_schedule",
-        "run_schedule run_tag_pkey",
+        "run_label_pkey run_schedule",
     ];
     reads(&fixture, nightly(None, rare), &by_schedule).await;
-    let by_tag = ["run_schedule", "run_tag_pkey", "run_schedule", "run_tag_pkey"];
+    let by_tag = ["run_schedule", "run_label_pkey", "run_schedule", "run_label_pkey"];
     reads(&fixture, nightly(None, common), &by_tag).await;
     let by_both = [
         "run_schedule",
-        "run_tag_pkey",
+        "run_label_pkey",
         "run_schedule_outcome",
-        "run_schedule_outcome run_tag_pkey",
+        "run_label_pkey run_schedule_outcome",
     ];
     reads(&fixture, nightly(failed, common), &by_both).await;
     let emptied = store
@@ -354,13 +389,13 @@ async fn lists_by_tag_read_the_index_of_what_is_rarer(fixture: Fixture) {
         .write(|tx: &mut dyn Tx| tx.exec("DELETE FROM queue", vals![]));
     assert_eq!(emptied.await.unwrap(), ROWS.unsigned_abs());
     let waiting = [
-        "run_tag_pkey",
+        "run_label_pkey",
         "queue_waiting",
-        "queue_waiting run_tag_pkey",
-        "queue_claimed run_tag_pkey",
+        "queue_waiting run_label_pkey",
+        "queue_claimed run_label_pkey",
     ];
     reads(&fixture, nightly(Some(RunStatus::Queued), None), &waiting).await;
-    let held = ["run_tag_pkey", "queue_claimed", "queue_claimed run_tag_pkey"];
+    let held = ["run_label_pkey", "queue_claimed", "queue_claimed run_label_pkey"];
     reads(&fixture, nightly(Some(RunStatus::Running), None), &held).await;
     let of_schedule = [&["run_schedule"][..], &held].concat();
     reads(&fixture, nightly(Some(RunStatus::Running), common), &of_schedule).await;
@@ -466,6 +501,7 @@ macro_rules! on_both {
 on_both![
     the_lists_read_their_indexes,
     lists_by_further_properties_read_the_index_of_what_is_rarest,
+    lists_by_pairs_of_metadata_read_the_index_of_labels,
     lists_by_tag_read_the_index_of_what_is_rarer,
     the_audit_log_is_read_by_its_indexes,
     schedules_read_their_runs_by_their_index,

@@ -18,7 +18,7 @@ async fn change(fixture: &Fixture, sql: &'static str) {
 }
 
 /// Gives two runs in three the tag `common`.
-const COMMON: &str = "INSERT INTO run_tag (org_id, tag, created_at, run_id) \
+const COMMON: &str = "INSERT INTO run_label (org_id, label, created_at, run_id) \
      SELECT r.org_id, 'common', r.created_at, r.id FROM run r WHERE (r.created_at / 1000000) % 3 > 0";
 
 /// Sets three of four runs to failed, except the newest 100.
@@ -136,7 +136,7 @@ both! {
         fill(fixture, org).await;
         // Both are common, and no run has both.
         change(fixture, "UPDATE run SET status = 'failed', outcome = 'failed' WHERE (created_at / 1000000) % 2 = 0").await;
-        change(fixture, "DELETE FROM run_tag WHERE (created_at / 1000000) % 2 = 0").await;
+        change(fixture, "DELETE FROM run_label WHERE (created_at / 1000000) % 2 = 0").await;
         let mut filter = tagged("nightly", Some(RunStatus::Failed), None);
         let page = fixture.store.list_runs(org, filter.clone()).await.unwrap();
         assert!(page.items.is_empty());
@@ -152,7 +152,7 @@ both! {
         // Among the newest 6,000 runs none has both properties, all others have both.
         change(fixture, "UPDATE run SET status = 'failed', outcome = 'failed' \
              WHERE (created_at / 1000000) % 2 = 0 OR created_at < 1795136800000000").await;
-        change(fixture, "DELETE FROM run_tag WHERE (created_at / 1000000) % 2 = 0 AND created_at >= 1795136800000000").await;
+        change(fixture, "DELETE FROM run_label WHERE (created_at / 1000000) % 2 = 0 AND created_at >= 1795136800000000").await;
         for (status, schedule) in [
             (Some(RunStatus::Failed), None),
             (Some(RunStatus::Failed), Some(schedule())),
@@ -256,7 +256,7 @@ both! {
 
     async fn runs_of_others_are_not_looked_at(fixture: &Fixture, org: OrgId, other: OrgId) {
         fill(fixture, org).await;
-        fixture.sql("UPDATE run_tag SET org_id = $1", vals![other]).await;
+        fixture.sql("UPDATE run_label SET org_id = $1", vals![other]).await;
         for tag in [Some("nightly".to_owned()), None] {
             let filter = RunFilter { tag, ..tagged("", None, Some(schedule())) };
             let page = within(fixture, FEW, fixture.store.list_runs(other, filter)).await;

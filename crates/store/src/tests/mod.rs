@@ -37,6 +37,7 @@ mod lists;
 mod locks;
 mod lookups;
 mod mail;
+mod metadata;
 mod migrations;
 mod model;
 mod nodes;

@@ -56,6 +56,7 @@ impl Fixture {
         store.create_file(file, self.audit(org)).await.unwrap();
         let mut run = self.with_callback(org, "del:1");
         run.labels.tags = vec!["red".to_owned()];
+        run.labels.metadata = [("color".to_owned(), "red".to_owned())].into();
         run.inline = Some(InlineCredentials {
             sealed: b"x".to_vec(),
             names: "[]".to_owned(),
@@ -147,7 +148,7 @@ both! {
         for table in [
             "api_key", "budget", "budget_window", "connection", "delivery", "deployment", "entitlement", "file", "blob",
             "invitation",
-            "membership", "oauth_flow", "oauth_grant", "queue", "run", "run_tag", "schedule", "subscription", "workflow",
+            "membership", "oauth_flow", "oauth_grant", "queue", "run", "run_label", "schedule", "subscription", "workflow",
         ] {
             assert!(full.iter().any(|of| of == table), "{table} has no row: {full:?}");
         }

@@ -37,6 +37,7 @@ async fn use_everything(fixture: &Fixture) {
     let mut keyed = fixture.new_run(org);
     keyed.idempotency_key = Some("once".to_owned());
     keyed.labels.tags = vec!["red".to_owned()];
+    keyed.labels.metadata = [("color".to_owned(), "red".to_owned())].into();
     for id in [keyed.id, fixture.run_id()] {
         fixture
             .store

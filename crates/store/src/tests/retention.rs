@@ -42,6 +42,7 @@ async fn full(fixture: &Fixture, org: OrgId, node: NodeId) -> RunId {
     let mut run = fixture.new_run(org);
     run.idempotency_key = Some("once".to_owned());
     run.labels.tags = vec!["red".to_owned(), "green".to_owned()];
+    run.labels.metadata = [("color".to_owned(), "red".to_owned())].into();
     run.inline = Some(InlineCredentials {
         sealed: b"x".to_vec(),
         names: "[]".to_owned(),
@@ -150,7 +151,7 @@ both! {
 
     async fn nothing_is_left_of_a_run_whose_time_is_over(fixture: &Fixture, org: OrgId, node: NodeId) {
         let run = full(fixture, org, node).await;
-        for table in ["event", "run_definition", "run_output", "run_tag", "run_artifacts", "artifact_blob"] {
+        for table in ["event", "run_definition", "run_output", "run_label", "run_artifacts", "artifact_blob"] {
             assert_ne!(rows_of(fixture, table, run).await, 0, "{table}");
         }
         let deleted = delete(fixture, past(fixture, org), MANY).await;

@@ -170,7 +170,7 @@ impl History {
     fn tags(&self) -> String {
         let (at, template) = (self.at(), self.template);
         format!(
-            "INSERT INTO run_tag (org_id, tag, created_at, run_id) {NUMBERS}\
+            "INSERT INTO run_label (org_id, label, created_at, run_id) {NUMBERS}\
              SELECT t.org_id, 'nightly', {at}, {ID} FROM n CROSS JOIN run t WHERE t.id = '{template}' \
              UNION ALL SELECT t.org_id, 'even', {at}, {ID} FROM n CROSS JOIN run t WHERE t.id = '{template}' AND n.i % 2 = 0 \
              UNION ALL SELECT t.org_id, 'rare', {at}, {ID} FROM n CROSS JOIN run t WHERE t.id = '{template}' AND n.i % 100000 = 3"

@@ -11,7 +11,10 @@ mod web;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use sortie_api::{Micros, OrgId, Refusal, RunId, RunRequest, limits, request::Callback, workflow::NOT_SAVED};
+use sortie_api::{
+    ErrorCode, Metadata, Micros, OrgId, Refusal, RunId, RunRequest, limits, metadata, request::Callback,
+    workflow::NOT_SAVED,
+};
 use sortie_sandbox::Level;
 use sortie_store::{Store, runs::Retention};
 
@@ -35,6 +38,7 @@ pub(crate) struct Accepted {
     pub(crate) workflow: Option<String>,
     pub(crate) model: String,
     pub(crate) tags: Vec<String>,
+    pub(crate) metadata: Metadata,
     /// Run that this one repeats.
     pub(crate) replay_of: Option<RunId>,
     /// Title and text for searches. Both are stored.
@@ -102,6 +106,7 @@ impl Intake<'_> {
             workflow,
             model,
             tags: request.tags.unwrap_or_default(),
+            metadata: request.metadata.unwrap_or_default(),
             replay_of,
             texts,
             inline,
@@ -150,13 +155,14 @@ impl Intake<'_> {
         schemas::check(&run, NoInput::MayCome).await
     }
 
-    /// Checks `prompt`, `input`, `model` and `fallback_model`. Returns the model to use.
+    /// Checks `prompt`, `instructions`, `input`, `model` and `fallback_model`. Returns the model to use.
     fn check_task(&self, request: &mut RunRequest) -> Result<String, Refusal> {
         let prompt = request
             .prompt
             .as_deref()
             .ok_or_else(|| broken("prompt", "required unless workflow is set"))?;
         text::prompt(prompt)?;
+        text::instructions(request.instructions.as_deref().unwrap_or_default())?;
         if let Some(input) = &request.input
             && input.get().len() > limits::INPUT_BYTES
         {
@@ -178,7 +184,7 @@ impl Intake<'_> {
         Ok(id)
     }
 
-    /// Checks description, time limit, steps, shell, web, budget and tags. Returns the time limit in seconds and the budget.
+    /// Checks description, time limit, steps, shell, web, budget, tags and metadata. Returns the time limit in seconds and the budget.
     fn check_conditions(&self, request: &mut RunRequest) -> Result<(u32, Micros), Refusal> {
         if let Some(description) = &request.description {
             text::description(description)?;
@@ -190,6 +196,9 @@ impl Intake<'_> {
         let retention = retention(request);
         let max_cost = self.budget(request, timeout_seconds, retention)?;
         text::tags(request.tags.as_deref().unwrap_or_default())?;
+        if let Some(metadata) = &request.metadata {
+            metadata::check(metadata).map_err(|rule| ErrorCode::InvalidRequest.because(rule))?;
+        }
         Ok((timeout_seconds, max_cost))
     }
 

@@ -46,6 +46,16 @@ pub(super) fn prompt(prompt: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
+pub(super) fn instructions(instructions: &str) -> Result<(), Refusal> {
+    if instructions.len() > limits::INSTRUCTIONS_BYTES {
+        return Err(broken(
+            "instructions",
+            format!("must be at most {} bytes", limits::INSTRUCTIONS_BYTES),
+        ));
+    }
+    Ok(())
+}
+
 pub(super) fn description(description: &str) -> Result<(), Refusal> {
     if description.chars().count() > limits::DESCRIPTION_CHARS {
         return Err(broken(

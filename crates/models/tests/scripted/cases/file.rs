@@ -95,6 +95,7 @@ impl ProviderName {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RunTable {
     pub(super) prompt: String,
+    pub(super) instructions: String,
     /// JSON Schema of the output.
     pub(super) schema: Option<String>,
     /// Whether the run has a fallback model, named `fallback` at the provider.
@@ -106,6 +107,7 @@ impl Default for RunTable {
     fn default() -> Self {
         Self {
             prompt: "Go.".to_owned(),
+            instructions: String::new(),
             schema: None,
             fallback: false,
             timeout_seconds: 3_600,

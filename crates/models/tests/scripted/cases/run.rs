@@ -256,6 +256,7 @@ fn spec(case: &Case, fallback: Option<Arc<dyn Model>>, limit: Duration) -> RunSp
             org: OrgId::new(Timestamp::from_micros(0), [1; 10]),
         },
         prompt: case.run.prompt.clone(),
+        instructions: case.run.instructions.clone(),
         input: None,
         output_schema: schema.map(Arc::new),
         shell: Shell::Allowed,

@@ -27,16 +27,16 @@ fn long(before: &str, letters: &str, behind: &str) -> Vec<u8> {
     format!("{before}{}{behind}", letters.repeat(times)).into_bytes()
 }
 
-/// A map of connections, each of which is an object.
-fn connections() -> Vec<u8> {
+/// A request with a map of many entries, which all have this value.
+fn map(field: &str, value: &str) -> Vec<u8> {
     use std::fmt::Write as _;
 
-    let mut text = r#"{"prompt":"x","connections":{"c":{"ref":"a"}"#.to_owned();
+    let mut text = format!(r#"{{"prompt":"x","{field}":{{"c":{value}"#);
     for number in 0.. {
         if text.len() > BODY_BYTES - 100 {
             break;
         }
-        write!(text, r#","{number}":{{"ref":"a"}}"#).unwrap();
+        write!(text, r#","{number}":{value}"#).unwrap();
     }
     text.push_str("}}");
     text.into_bytes()
@@ -84,7 +84,8 @@ bodies! {
     memory_of_a_body_of_domains: filled(r#"{"prompt":"x","web":{"allow":["#, r#""a""#, "]}}"), 400;
     memory_of_a_body_of_tools:
         filled(r#"{"prompt":"x","connections":{"c":{"allowed_tools":["#, r#""a""#, "]}}}"), 400;
-    memory_of_a_body_of_connections: connections(), 400;
+    memory_of_a_body_of_connections: map("connections", r#"{"ref":"a"}"#), 400;
+    memory_of_a_body_of_metadata: map("metadata", r#""""#), 400;
     memory_of_a_body_of_input: filled(r#"{"prompt":"x","input":["#, "[]", "]}"), 200;
     memory_of_a_body_of_an_unknown_array: filled(r#"{"prompt":"x","unknown":["#, "0", "]}"), 400;
     memory_of_a_body_with_a_long_text: long(r#"{"prompt":""#, "x", r#""}"#), 200;

@@ -17,6 +17,14 @@ fn forms() -> Vec<Case> {
         ("prompt", json!({"prompt": "p".repeat(128 * 1024 + 1)})),
         ("prompt", json!({"prompt": "ä".repeat(64 * 1024) + "x"})),
         ("prompt", json!({"prompt": "a\u{0}b"})),
+        ("instructions", json!({"instructions": 7})),
+        ("instructions", json!({"instructions": null})),
+        ("instructions", json!({"instructions": "i".repeat(64 * 1024 + 1)})),
+        (
+            "instructions",
+            json!({"instructions": "ä".repeat(32 * 1024) + "x"}),
+        ),
+        ("instructions", json!({"instructions": "a\u{0}b"})),
         ("input", json!({"input": "i".repeat(1024 * 1024 - 1)})),
         ("promt", json!({"promt": "x"})),
         ("__proto__", json!({"__proto__": {}})),
@@ -42,6 +50,27 @@ fn forms() -> Vec<Case> {
         ("max_cost_micros", json!({"max_cost_micros": i64::MIN})),
         ("shell", json!({"shell": "yes"})),
         ("shell", json!({"shell": null})),
+    ]
+}
+
+fn metadata() -> Vec<Case> {
+    let of = |metadata: Value| json!({"metadata": metadata});
+    let many: serde_json::Map<String, Value> =
+        (0..17).map(|number| (number.to_string(), json!(""))).collect();
+    vec![
+        ("metadata", of(json!(["a"]))),
+        ("metadata", of(json!("a"))),
+        ("metadata", of(json!(null))),
+        ("metadata", of(Value::Object(many))),
+        ("metadata.", of(json!({"": "x"}))),
+        ("metadata.a", of(json!({"a": 1}))),
+        ("metadata.a", of(json!({"a": null}))),
+        ("metadata.a", of(json!({"a": {"b": "c"}}))),
+        ("metadata.a", of(json!({"a": "v".repeat(513)}))),
+        ("metadata.a", of(json!({"a": "x\u{0}y"}))),
+        ("metadata.a\\nb", of(json!({"a\nb": "x"}))),
+        ("metadata.a\\u{1f}b", of(json!({"a\u{1f}b": "x"}))),
+        ("metadata.kkk", of(json!({"k".repeat(65): "x"}))),
     ]
 }
 
@@ -254,7 +283,7 @@ fn not_yet() -> Vec<Case> {
 
 async fn a_request_that_breaks_a_rule_is_refused_by_name_and_creates_nothing(database: Database) -> Checked {
     let (_node, client) = started(database).await?;
-    let cases = [forms(), files(), schemas(), inputs(), not_yet()].concat();
+    let cases = [forms(), metadata(), files(), schemas(), inputs(), not_yet()].concat();
     let mut wrong = Vec::new();
     for (named, fields) in cases {
         let mut request = json!({"prompt": "x"});

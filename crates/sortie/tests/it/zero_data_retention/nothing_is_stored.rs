@@ -18,8 +18,8 @@ both_databases![
     nothing_of_a_run_is_anywhere_after_a_kill_in_the_middle_of_it,
 ];
 
-/// Prompt, input, file, tool output, answer, credential, path of a call.
-const MARKERS: [&str; 7] = [
+/// Prompt, input, file, tool output, answer, credential, path of a call, instructions.
+const MARKERS: [&str; 8] = [
     "mark-prompt-5a1f",
     "mark-input-77c3",
     "mark-file-e09b",
@@ -27,11 +27,12 @@ const MARKERS: [&str; 7] = [
     "mark-answer-b6e2",
     "mark-token-3c90af",
     "mark-call-9d44",
+    "mark-instructions-2b7c",
 ];
 
 /// A run with a marker in everything, which then continues as `rest` says.
 fn marked(service: &Service, rest: &str) -> Value {
-    let [prompt, input, file, output, answer, token, call] = MARKERS;
+    let [prompt, input, file, output, answer, token, call, instructions] = MARKERS;
     // The output is put together by the command, so that the prompt does not hold it.
     let (head, tail) = output.split_at(6);
     let connections = json!({"crm": {
@@ -49,6 +50,7 @@ fn marked(service: &Service, rest: &str) -> Value {
     request["prompt"] = json!(format!(
         "{prompt}\n```sh\ncat notes.txt; printf '%s%s\\n' {head} {tail} | tee kept.txt\n```\n{calls}\n{rest}\n```answer\n{answer}\n```\n"
     ));
+    request["instructions"] = json!(instructions);
     request["input"] = json!({"secret": input, "padding": "x".repeat(10_000)});
     request["files"] = json!([{"path": "notes.txt", "content": format!("{file}\n")}]);
     request["timeout_seconds"] = json!(900);
@@ -163,7 +165,7 @@ async fn nothing_of_a_run_is_anywhere_after_it(database: Database) -> Checked {
     let client = planted.node.client()?;
     let id = client.create_id(&marked(&planted.service, "")).await?;
     let text = told(&client, &planted.service, &id).await?;
-    for marker in MARKERS.iter().skip(2) {
+    for marker in MARKERS[2..7].iter() {
         ensure!(text.contains(marker), "{marker} was never used");
     }
     // While the output is held, after it was read, and after a kill.
