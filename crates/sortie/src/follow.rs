@@ -302,7 +302,11 @@ impl View {
             if run.status != RunStatus::Succeeded {
                 let status = run.status.as_str().replace('_', " ");
                 let reason = run.error.as_deref().unwrap_or("no reason is recorded");
-                terminal::error(&format!("sortie: {} {status}: {}", run.id, terminal::harmless(reason)));
+                terminal::error(&format!(
+                    "sortie: {} {status}: {}",
+                    run.id,
+                    terminal::harmless(reason)
+                ));
             }
             return Ok(());
         }

@@ -3,11 +3,7 @@
 use serde::Deserialize;
 use sortie_api::{Event, event::kind};
 
-use crate::{
-    client::Live,
-    failure::Result,
-    terminal,
-};
+use crate::{client::Live, failure::Result, terminal};
 
 /// Tool that runs commands.
 const SHELL: &str = "shell";
@@ -57,7 +53,9 @@ impl Printed {
             if text.trim_end().len() <= length {
                 return Ok(());
             }
-            terminal::note("note: some of the live output was missed; this is the recorded output of the command");
+            terminal::note(
+                "note: some of the live output was missed; this is the recorded output of the command",
+            );
         }
         Ok(terminal::print_content(text.as_bytes())?)
     }
@@ -71,9 +69,11 @@ pub(crate) fn printed(output: &str) -> String {
         rest = after;
         match line {
             "[stdout]" => {
-                let (stdout, stderr) = after.split_once("\n[stderr]\n").map_or((after, ""), |(stdout, stderr)| {
-                    (after.get(..=stdout.len()).unwrap_or(stdout), stderr)
-                });
+                let (stdout, stderr) = after
+                    .split_once("\n[stderr]\n")
+                    .map_or((after, ""), |(stdout, stderr)| {
+                        (after.get(..=stdout.len()).unwrap_or(stdout), stderr)
+                    });
                 streams.push_str(stdout);
                 streams.push_str(stderr);
                 break;

@@ -120,24 +120,25 @@ impl StatusLine {
     fn show(&self) {
         let colours = self.terminal.colours_stderr();
         let columns = self.terminal.stderr_columns().unwrap_or(COLUMNS);
-        let live: String = self
+        let live: Vec<String> = self
             .live
             .last_lines(columns)
             .iter()
-            .map(|line| styled(line, Style::Dim, colours) + "\n")
+            .map(|line| styled(line, Style::Dim, colours))
             .collect();
-        // `wide_msg` is cut at the width of the terminal.
+        // `wide_msg` is cut at the width of the terminal, measured from the last newline of the template.
         let template = if live.is_empty() {
             "{spinner} {elapsed} · {wide_msg}"
         } else {
-            "{prefix}{spinner} {elapsed} · {wide_msg}"
+            "{prefix}\n{spinner} {elapsed} · {wide_msg}"
         };
         // The templates are constant; an invalid one would only change the look.
         let style =
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner());
         self.bar.set_style(style);
-        self.bar.set_prefix(live);
-        self.bar.set_message(self.progress.line(&self.activity, self.budget));
+        self.bar.set_prefix(live.join("\n"));
+        self.bar
+            .set_message(self.progress.line(&self.activity, self.budget));
     }
 }
 
@@ -257,12 +258,18 @@ mod tests {
         let text = |text: &str| Live::Text(text.to_owned());
         live.add(&text("One two three "));
         live.add(&text("four.\u{1b}[2J\n"));
-        assert_eq!(live.last_lines(14), ["  One two", "  three", "  four.\u{fffd}[2J"]);
+        assert_eq!(
+            live.last_lines(14),
+            ["  One two", "  three", "  four.\u{fffd}[2J"]
+        );
         for n in 0..50 {
             live.add(&text(&format!("line {n}\n")));
         }
         let lines = live.last_lines(40);
-        assert_eq!((lines.len(), lines.last().unwrap().as_str()), (LIVE_LINES, "  line 49"));
+        assert_eq!(
+            (lines.len(), lines.last().unwrap().as_str()),
+            (LIVE_LINES, "  line 49")
+        );
         live.add(&Live::Output {
             call: "call_1".to_owned(),
             text: "ok".to_owned(),

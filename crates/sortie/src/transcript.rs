@@ -135,7 +135,7 @@ impl Transcript {
                 self.dim(&if data.shell {
                     format!("isolation of commands: {}", data.runtime)
                 } else {
-                    "the agent runs no commands".to_owned()
+                    "without commands".to_owned()
                 })
             }
             kind::MODEL_CALL if data.input_tokens + data.output_tokens == 0 => String::new(),
@@ -273,7 +273,10 @@ impl Transcript {
     /// Returns a line of text as the terminal shows it.
     fn rows(&self, line: &str, indents: [&str; 2], style: Style) -> String {
         let row = |row: String| styled(&row, style, self.colours) + "\n";
-        wrapped(line, self.columns, indents).into_iter().map(row).collect()
+        wrapped(line, self.columns, indents)
+            .into_iter()
+            .map(row)
+            .collect()
     }
 
     fn dim(&self, text: &str) -> String {
@@ -411,7 +414,8 @@ mod tests {
     fn a_transcript_fits_the_terminal() {
         let mut transcript = Transcript::new(false);
         transcript.set_columns(Some(40));
-        let text = render(&mut transcript) + &transcript.done(&run("failed", Some(&"a long reason ".repeat(9))));
+        let text =
+            render(&mut transcript) + &transcript.done(&run("failed", Some(&"a long reason ".repeat(9))));
         for line in text.lines() {
             assert!(textwrap::core::display_width(line) <= 40, "{line:?}");
         }

@@ -5,7 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use sortie_api::{Effort, Micros, limits::IDEMPOTENCY_KEY_CHARS};
 
-use super::{CallbackArgs, Document, Name, NodeArgs, amount::cost, number::{up_to_a_hundred, whole}};
+use super::{
+    CallbackArgs, Document, Name, NodeArgs,
+    amount::cost,
+    number::{up_to_a_hundred, whole},
+};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -58,7 +62,7 @@ pub(crate) struct RunArgs {
     /// JSON Schema that the answer must match: JSON, or @FILE
     #[arg(long, value_name = "JSON|@FILE")]
     pub(crate) output_schema: Option<Document>,
-    /// Who the agent is and how it works, in addition to the task
+    /// Description of the agent and its way of working, in addition to the task
     #[arg(long, value_name = "TEXT|@FILE")]
     pub(crate) instructions: Option<Document>,
     /// The model [default: the engine's]

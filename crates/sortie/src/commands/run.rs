@@ -144,7 +144,7 @@ async fn clean_up(connection: &Connection, uploaded: &[FileId], may_need_files: 
     }
 }
 
-/// How a command starts its run.
+/// Options of a command that starts a run.
 pub(super) struct StartOptions<'a> {
     pub(super) attendance: Attendance,
     pub(super) format: Format,

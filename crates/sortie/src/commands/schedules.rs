@@ -8,7 +8,9 @@ use sortie_api::{
 
 use super::{Context, connections::variable, run::json};
 use crate::{
-    args::{CallbackArgs, Clearable, CreateScheduleArgs, ScheduleFields, SchedulesCommand, UpdateScheduleArgs},
+    args::{
+        CallbackArgs, Clearable, CreateScheduleArgs, ScheduleFields, SchedulesCommand, UpdateScheduleArgs,
+    },
     client::{delete, get, patch, post, post_json},
     config::Environment,
     failure::{Exit, Result},

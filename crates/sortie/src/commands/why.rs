@@ -78,7 +78,7 @@ struct Data {
     errors: Vec<String>,
 }
 
-/// What the events of a run say about its status.
+/// Facts from the events of a run that explain its status.
 #[derive(Debug, Default)]
 struct Findings {
     step: u32,
@@ -142,7 +142,7 @@ impl Findings {
 
     fn warning(&self) -> Option<String> {
         if let Some(call) = &self.uncertain_call {
-            return Some(format!("nobody knows whether the call {call} had its effect"));
+            return Some(format!("it is unknown whether the call {call} took effect"));
         }
         if let Some(errors) = &self.rejected {
             return Some(format!("an answer did not match the output schema: {errors}"));
@@ -171,7 +171,9 @@ fn end_of_output(output: &str) -> String {
     let text = printed(output);
     let text = if text.trim().is_empty() { output } else { &text };
     let lines: Vec<&str> = text.lines().collect();
-    let end = lines.get(lines.len().saturating_sub(OUTPUT_LINES)..).unwrap_or_default();
+    let end = lines
+        .get(lines.len().saturating_sub(OUTPUT_LINES)..)
+        .unwrap_or_default();
     end.iter().map(|line| format!("\n          {line}")).collect()
 }
 
@@ -236,7 +238,10 @@ fn budget(run: &Run, findings: &Findings) -> String {
 /// Returns the command that helps next.
 fn next(run: &Run, findings: &Findings) -> String {
     let id = run.id;
-    let is_step_limit = run.error.as_ref().is_some_and(|error| error.contains("step limit"));
+    let is_step_limit = run
+        .error
+        .as_ref()
+        .is_some_and(|error| error.contains("step limit"));
     match run.status {
         RunStatus::Reserving | RunStatus::Queued | RunStatus::Starting | RunStatus::Running => {
             format!("`sortie runs watch {id}` follows it, `sortie runs cancel {id}` ends it")
@@ -257,12 +262,12 @@ fn next(run: &Run, findings: &Findings) -> String {
             "allow more than {} s: `sortie run … --timeout` with a larger number, at most 3600",
             run.timeout_seconds
         ),
-        RunStatus::Interrupted if findings.uncertain_call.is_some() => format!(
-            "check whether the call took effect; then `sortie runs replay {id}` starts the run again"
-        ),
-        RunStatus::Failed => format!(
-            "`sortie runs events {id}` shows each step; `sortie runs replay {id}` starts it again"
-        ),
+        RunStatus::Interrupted if findings.uncertain_call.is_some() => {
+            format!("check whether the call took effect; then `sortie runs replay {id}` starts the run again")
+        }
+        RunStatus::Failed => {
+            format!("`sortie runs events {id}` shows each step; `sortie runs replay {id}` starts it again")
+        }
         RunStatus::Cancelled | RunStatus::Interrupted => {
             format!("`sortie runs replay {id}` starts it again")
         }
@@ -283,14 +288,14 @@ mod tests {
             "max_cost_micros": 1_000_000, "cost_micros": 1_250, "billing_pending": false,
             "zero_data_retention": false, "timeout_seconds": 300, "last_event_id": 1
         });
-        run.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        run.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         serde_json::from_value(run).unwrap()
     }
 
     fn events(events: &[(&str, Value)]) -> Vec<Event> {
-        let event = |(kind, data): &(&str, Value)| {
-            json!({"id": 1, "type": kind, "data": data, "created_at": "2026-11-20T21:30:00.000Z"})
-        };
+        let event = |(kind, data): &(&str, Value)| json!({"id": 1, "type": kind, "data": data, "created_at": "2026-11-20T21:30:00.000Z"});
         events
             .iter()
             .map(|pair| serde_json::from_value(event(pair)).unwrap())
@@ -326,22 +331,71 @@ mod tests {
 
     #[test]
     fn every_status_has_its_reason_and_a_next_command() {
-        let ended = json!({"started_at": "2026-11-20T21:30:01.000Z", "finished_at": "2026-11-20T21:30:03.500Z"});
+        let ended =
+            json!({"started_at": "2026-11-20T21:30:01.000Z", "finished_at": "2026-11-20T21:30:03.500Z"});
         let open = ("tool_start", json!({"tool": "jobs", "id": "7", "arguments": {}}));
         let spent = ("budget_reached", json!({}));
         let retry = ("retry", json!({"what": "model call", "reason": "429"}));
-        let uncertain = ("interrupted", json!({"reason": "uncertain_call", "tool": "mail", "id": "call_7"}));
+        let uncertain = (
+            "interrupted",
+            json!({"reason": "uncertain_call", "tool": "mail", "id": "call_7"}),
+        );
         for (status, more, all, parts) in [
             ("queued", json!({}), vec![], ["queued for 12.0 s", "runs watch"]),
-            ("reserving", json!({}), vec![], ["reserved, since 12.0 s", "runs cancel"]),
-            ("running", json!({}), vec![open], ["jobs, which has not ended", "running for"]),
-            ("succeeded", ended.clone(), vec![], ["succeeded after 2.5 s", "runs get"]),
-            ("failed", ended.clone(), vec![spent], ["does not pay", "--max-cost '$2.00'"]),
-            ("failed", ended.clone(), vec![retry], ["retried model call: 429", "sortie doctor"]),
-            ("timed_out", ended.clone(), vec![], ["timed out after", "--timeout"]),
-            ("interrupted", ended.clone(), vec![uncertain], ["mail (call_7)", "took effect"]),
-            ("cancelled", json!({"finished_at": now()}), vec![], ["before it started", "runs replay"]),
-            ("failed", json!({"error": "step limit reached"}), vec![], ["step limit", "--max-steps"]),
+            (
+                "reserving",
+                json!({}),
+                vec![],
+                ["reserved, since 12.0 s", "runs cancel"],
+            ),
+            (
+                "running",
+                json!({}),
+                vec![open],
+                ["jobs, which has not ended", "running for"],
+            ),
+            (
+                "succeeded",
+                ended.clone(),
+                vec![],
+                ["succeeded after 2.5 s", "runs get"],
+            ),
+            (
+                "failed",
+                ended.clone(),
+                vec![spent],
+                ["does not pay", "--max-cost '$2.00'"],
+            ),
+            (
+                "failed",
+                ended.clone(),
+                vec![retry],
+                ["retried model call: 429", "sortie doctor"],
+            ),
+            (
+                "timed_out",
+                ended.clone(),
+                vec![],
+                ["timed out after", "--timeout"],
+            ),
+            (
+                "interrupted",
+                ended.clone(),
+                vec![uncertain],
+                ["mail (call_7)", "took effect"],
+            ),
+            (
+                "cancelled",
+                json!({"finished_at": now()}),
+                vec![],
+                ["before it started", "runs replay"],
+            ),
+            (
+                "failed",
+                json!({"error": "step limit reached"}),
+                vec![],
+                ["step limit", "--max-steps"],
+            ),
         ] {
             let text = explained(status, &more, &all);
             for part in parts {

@@ -23,11 +23,11 @@ use crate::{
     terminal,
 };
 
-/// Text after a flag or as the prompt that stands for standard input.
+/// Name of standard input as a prompt or a file.
 pub(super) const STDIN: &str = "-";
 
 /// A file of this machine, and its place in the working directory.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct LocalFile {
     pub(super) path: PathBuf,
     /// Without content until it is uploaded, if it does not fit into the request.
@@ -35,9 +35,9 @@ pub(super) struct LocalFile {
 }
 
 /// Request for a run before its files are uploaded.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Draft {
-    /// All fields but the files of the flags.
+    /// Every field except the files of the flags.
     fields: Fields,
     /// Files of the flags. They replace the files in `fields`.
     pub(super) files: Vec<LocalFile>,
@@ -56,13 +56,6 @@ impl Draft {
             None => Fields::new(),
         };
         fields.extend(fields_of(&of_flags(args, prompt, environment)?)?);
-        if let Some(instructions) = &args.instructions {
-            let text = document_text("--instructions", instructions)?;
-            fields.insert("instructions".to_owned(), raw(&text)?);
-        }
-        if let Some(metadata) = metadata(args)? {
-            fields.insert("metadata".to_owned(), raw(&metadata)?);
-        }
         Ok(Self {
             fields,
             files: read_files("--file", &args.files)?,
@@ -118,7 +111,9 @@ impl Draft {
 
     /// Whether the agent may run commands, unless a workflow forbids it.
     pub(super) fn uses_commands(&self) -> bool {
-        self.fields.get("shell").is_none_or(|shell| shell.get() != "false")
+        self.fields
+            .get("shell")
+            .is_none_or(|shell| shell.get() != "false")
     }
 }
 
@@ -130,6 +125,11 @@ fn of_flags(args: &RunArgs, prompt: Option<&str>, environment: &Environment) -> 
     };
     Ok(RunRequest {
         prompt: prompt.map(read_prompt).transpose()?,
+        instructions: args
+            .instructions
+            .as_ref()
+            .map(|text| document_text("--instructions", text))
+            .transpose()?,
         workflow: args.workflow.as_ref().map(ToString::to_string),
         input: schema("--input", &args.input)?,
         model: args.model.clone(),
@@ -146,6 +146,7 @@ fn of_flags(args: &RunArgs, prompt: Option<&str>, environment: &Environment) -> 
         zero_data_retention: args.zero_data_retention.then_some(true),
         max_cost_micros: args.max_cost.map(Micros::get),
         tags: Some(args.tags.clone()).filter(|tags| !tags.is_empty()),
+        metadata: metadata(args)?,
         callback: callback(&args.callback, environment)?,
         ..RunRequest::default()
     })
@@ -174,10 +175,10 @@ fn web(args: &RunArgs) -> Option<Web> {
 }
 
 /// Returns the labels of the flags; `None` if there are none.
-fn metadata(args: &RunArgs) -> Result<Option<BTreeMap<&str, &str>>> {
+fn metadata(args: &RunArgs) -> Result<Option<BTreeMap<String, String>>> {
     let mut labels = BTreeMap::new();
     for label in &args.metadata {
-        if labels.insert(label.key.as_str(), label.value.as_str()).is_some() {
+        if labels.insert(label.key.clone(), label.value.clone()).is_some() {
             return Err(Failure::usage(format!(
                 "--metadata {}: the key is given twice; a key has one value",
                 label.key
@@ -302,6 +303,7 @@ pub(in crate::commands) fn json(flag: &str, document: &Document) -> Result<Box<R
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
+    use proptest::prelude::*;
 
     use super::*;
     use crate::{
@@ -309,19 +311,23 @@ mod tests {
         failure::Exit,
     };
 
-    fn request_of(arguments: &[&str]) -> Result<serde_json::Value> {
+    fn draft_of(arguments: &[&str]) -> Result<Draft> {
         let cli = Cli::try_parse_from(["sortie", "run"].iter().chain(arguments)).unwrap();
         let Command::Run(args) = cli.command else {
             unreachable!("asked for run");
         };
         let prompt = args.prompt.as_deref().or(args.literal.as_deref());
         let environment = [("HOOK".to_owned(), "hush".to_owned())].into_iter().collect();
-        let draft = Draft::of(&args, prompt, &environment)?;
-        draft.fields().map(|fields| serde_json::to_value(fields).unwrap())
+        Draft::of(&args, prompt, &environment)
+    }
+
+    fn request_of(arguments: &[&str]) -> Result<serde_json::Value> {
+        let fields = draft_of(arguments)?.fields()?;
+        Ok(serde_json::to_value(fields).unwrap())
     }
 
     fn refusal(arguments: &[&str]) -> String {
-        let failure = request_of(arguments).unwrap_err();
+        let failure = draft_of(arguments).map(|_| ()).unwrap_err();
         assert_eq!(failure.exit, Exit::Usage);
         failure.to_string()
     }
@@ -413,6 +419,123 @@ mod tests {
                 "callback": {"url": "https://example.com/hook", "secret": "hush"}
             })
         );
+    }
+
+    #[test]
+    fn web_access_may_be_restricted_to_domains() {
+        let arguments = [
+            "x",
+            "--web",
+            "--web-allow",
+            "a.example",
+            "--web-allow",
+            "b.example",
+        ];
+        assert_eq!(
+            request_of(&arguments).unwrap()["web"],
+            serde_json::json!({"allow": ["a.example", "b.example"]})
+        );
+    }
+
+    #[test]
+    fn flags_replace_the_fields_of_the_request_and_numbers_keep_their_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        let file = path("orders.csv", "a,b\n");
+        for request in [
+            path(
+                "run.json",
+                r#"{"prompt": "old", "model": "m", "tags": ["a"], "files": [{"path": "x", "content": "y"}]}"#,
+            ),
+            path(
+                "run.yaml",
+                "prompt: old\nmodel: m\ntags: [a]\nfiles:\n  - {path: x, content: y}\n",
+            ),
+            path(
+                "run.toml",
+                "prompt = 'old'\nmodel = 'm'\ntags = ['a']\nfiles = [{path = 'x', content = 'y'}]\n",
+            ),
+        ] {
+            let unchanged = serde_json::json!({"prompt": "old", "model": "m", "tags": ["a"],
+                "files": [{"path": "x", "content": "y"}]});
+            assert_eq!(request_of(&["--request", &request]).unwrap(), unchanged);
+            let arguments = ["new", "--request", &request, "--tag", "b", "--file", &file];
+            assert_eq!(
+                request_of(&arguments).unwrap(),
+                serde_json::json!({"prompt": "new", "model": "m", "tags": ["b"],
+                    "files": [{"path": "orders.csv", "content": "a,b\n"}]})
+            );
+        }
+        let large = path(
+            "large.json",
+            r#"{"prompt": "x", "input": 12345678901234567890123}"#,
+        );
+        let draft = draft_of(&["--request", &large]).unwrap();
+        assert_eq!(draft.fields["input"].get(), "12345678901234567890123");
+        let text = path("run.txt", "");
+        assert!(refusal(&["--request", &text]).contains("name it .toml, .yaml, .yml or .json"));
+    }
+
+    #[test]
+    fn a_prompt_and_instructions_may_be_in_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("task.md");
+        std::fs::write(&path, "Sum it.\n").unwrap();
+        let file = format!("@{}", path.display());
+        assert_eq!(
+            request_of(&[&file, "--instructions", &file]).unwrap(),
+            serde_json::json!({"prompt": "Sum it.\n", "instructions": "Sum it.\n"})
+        );
+        assert!(refusal(&["@/nowhere"]).starts_with("the prompt file /nowhere: No such file"));
+    }
+
+    #[test]
+    fn piped_text_is_the_input_and_a_second_input_is_refused() {
+        let mut draft = draft_of(&["--workflow", "daily"]).unwrap();
+        draft.add_piped(None).unwrap();
+        draft.add_piped(Some("a\n".to_owned())).unwrap();
+        assert_eq!(draft.fields().unwrap()["input"].get(), r#""a\n""#);
+        let refused = draft.add_piped(Some("b".to_owned())).unwrap_err();
+        assert!(refused.to_string().contains("a run has one input"), "{refused}");
+    }
+
+    #[test]
+    fn standard_input_is_the_prompt_or_the_request() {
+        assert!(refusal(&["-", "--request", "-"]).contains("only one of the two"));
+    }
+
+    proptest! {
+        #[test]
+        fn metadata_keeps_every_pair(pairs in proptest::collection::btree_map("[^=\\-\0][^=\0]{0,8}", "[^\0]{0,12}", 1..6)) {
+            let flags: Vec<String> = pairs.iter().map(|(key, value)| format!("--metadata={key}={value}")).collect();
+            let arguments: Vec<&str> = ["x"].into_iter().chain(flags.iter().map(String::as_str)).collect();
+            let sent = request_of(&arguments).map_err(|failure| TestCaseError::fail(failure.to_string()))?;
+            prop_assert_eq!(&sent["metadata"], &serde_json::to_value(&pairs).unwrap());
+            let twice: Vec<&str> = arguments.iter().copied().chain([flags[0].as_str()]).collect();
+            prop_assert!(request_of(&twice).is_err());
+        }
+
+        #[test]
+        fn a_flag_wins_over_the_request_and_other_fields_stay(
+            base in proptest::collection::btree_map("[a-z]{1,6}", "[a-z]{0,4}", 0..5), model in proptest::option::of("[a-z]{1,5}"),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("run.json");
+            std::fs::write(&path, serde_json::to_string(&base).unwrap()).unwrap();
+            let path = path.display().to_string();
+            let mut arguments = vec!["--request", path.as_str()];
+            let mut expected = base;
+            if let Some(model) = &model {
+                arguments.extend(["--model", model]);
+                expected.insert("model".to_owned(), model.clone());
+            }
+            let sent = request_of(&arguments).map_err(|failure| TestCaseError::fail(failure.to_string()))?;
+            prop_assert_eq!(sent, serde_json::to_value(&expected).unwrap());
+        }
     }
 
     #[test]

@@ -34,10 +34,8 @@ pub(super) fn files(args: &mut RunArgs) -> Result<Vec<FileArg>> {
     if args.batch.each.is_empty() {
         return Ok(Vec::new());
     }
-    let is_defined = args.prompt.is_some()
-        || args.literal.is_some()
-        || args.workflow.is_some()
-        || args.request.is_some();
+    let is_defined =
+        args.prompt.is_some() || args.literal.is_some() || args.workflow.is_some() || args.request.is_some();
     if !is_defined {
         let last = args.batch.each.pop().filter(|_| !args.batch.each.is_empty());
         let last = last.ok_or_else(no_prompt)?;
@@ -370,7 +368,13 @@ impl Totals {
         if unstarted > 0 {
             parts.push(format!("{unstarted} not started"));
         }
-        format!("{} of {} files: {} · {}", self.done(), self.files, parts.join(", "), self.spent)
+        format!(
+            "{} of {} files: {} · {}",
+            self.done(),
+            self.files,
+            parts.join(", "),
+            self.spent
+        )
     }
 }
 
@@ -394,7 +398,9 @@ fn cut(text: &str, columns: usize) -> String {
     }
     let mut cut = String::new();
     for c in text.chars() {
-        if textwrap::core::display_width(&cut) + textwrap::core::display_width(c.encode_utf8(&mut [0; 4])) >= columns {
+        if textwrap::core::display_width(&cut) + textwrap::core::display_width(c.encode_utf8(&mut [0; 4]))
+            >= columns
+        {
             break;
         }
         cut.push(c);
@@ -409,4 +415,82 @@ fn progress_bar() -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_style(style);
     bar.enable_steady_tick(std::time::Duration::from_millis(120));
     bar
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn parsed(arguments: &[&str]) -> RunArgs {
+        let cli = Cli::try_parse_from(["sortie", "run"].iter().chain(arguments)).unwrap();
+        let Command::Run(args) = cli.command else {
+            unreachable!("asked for run");
+        };
+        *args
+    }
+
+    #[test]
+    fn patterns_paths_and_a_prompt_behind_them_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["b.txt", "a.txt", "c.csv"] {
+            std::fs::write(folder.path().join(name), name).unwrap();
+        }
+        std::fs::create_dir(folder.path().join("d.txt")).unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let (pattern, first) = (path("*.txt"), path("b.txt"));
+        let names = |args: &mut RunArgs| -> Vec<String> {
+            files(args).unwrap().into_iter().map(|file| file.name).collect()
+        };
+        let mut args = parsed(&["sum", "--each", &first, &pattern]);
+        assert_eq!(names(&mut args), ["b.txt", "a.txt"]);
+        assert_eq!((args.batch.jobs, args.literal), (4, None));
+        let mut args = parsed(&["--jobs", "2", "--each", &pattern, "sum it"]);
+        assert_eq!(names(&mut args), ["a.txt", "b.txt"]);
+        assert_eq!((args.batch.jobs, args.literal.as_deref()), (2, Some("sum it")));
+        let mut args = parsed(&["--each", &pattern, "--", "sum it"]);
+        assert_eq!(names(&mut args).len(), 2);
+
+        let refusal = |arguments: &[&str]| files(&mut parsed(arguments)).unwrap_err().to_string();
+        assert!(refusal(&["--each", &pattern]).contains("the prompt is missing"));
+        assert!(refusal(&["--each", &pattern, &first]).contains("the prompt is missing"));
+        let nothing = path("*.nothing");
+        assert_eq!(
+            refusal(&["x", "--each", &nothing]),
+            format!("--each {nothing}: no file matches")
+        );
+        assert!(refusal(&["x", "--each", "a**b"]).starts_with("--each a**b: "));
+    }
+
+    #[test]
+    fn the_highest_exit_code_is_that_of_the_batch() {
+        let mut totals = Totals::new(4);
+        let run = |status: &str| -> Run {
+            serde_json::from_value(serde_json::json!({
+                "id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": status, "created_at": "2026-11-20T21:30:00.000Z",
+                "max_cost_micros": 1_000_000, "cost_micros": 500_000, "billing_pending": false,
+                "zero_data_retention": false, "timeout_seconds": 300, "last_event_id": 1
+            }))
+            .unwrap()
+        };
+        totals.add(&run("timed_out"), false);
+        totals.add(&run("failed"), false);
+        totals.add(&run("succeeded"), false);
+        assert_eq!(totals.worst, Exit::TimedOut);
+        assert_eq!(
+            totals.summary(),
+            "3 of 4 files: 1 failed, 1 succeeded, 1 timed out, 1 not started · $1.50"
+        );
+        totals.add_failure(&Failure::usage("x"));
+        assert_eq!(totals.worst, Exit::Usage);
+    }
+
+    #[test]
+    fn a_line_is_cut_at_its_display_width() {
+        assert_eq!(cut("abc", 3), "abc");
+        assert_eq!(cut("abcd", 3), "ab…");
+        assert_eq!(cut("大きい", 5), "大き…");
+    }
 }
