@@ -256,11 +256,11 @@ mod tests {
     fn live_text_is_the_end_of_one_source_and_fits_the_terminal() {
         let mut live = LiveText::default();
         let text = |text: &str| Live::Text(text.to_owned());
-        live.add(&text("One two three "));
-        live.add(&text("four.\u{1b}[2J\n"));
+        live.add(&text("One two three four "));
+        live.add(&text("five.\u{1b}[2J\n"));
         assert_eq!(
-            live.last_lines(14),
-            ["  One two", "  three", "  four.\u{fffd}[2J"]
+            live.last_lines(20),
+            ["  One two three four", "  five.\u{fffd}[2J"]
         );
         for n in 0..50 {
             live.add(&text(&format!("line {n}\n")));

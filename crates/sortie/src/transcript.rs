@@ -15,7 +15,7 @@ const TAIL_LINES: usize = 6;
 const LINE_CHARS: usize = 400;
 
 /// Activity between the calls of tools.
-const THINKING: &str = "the model is working";
+const THINKING: &str = "thinking";
 
 /// The transcript of one run so far.
 #[derive(Debug)]

@@ -123,7 +123,7 @@ async fn an_engine_that_comes_back_is_followed_on() {
         loop {
             match following.next().await.unwrap() {
                 Followed::Away(_) => {}
-                Followed::Back => return seen(&mut following).await,
+                Followed::Live(_) | Followed::Back => return seen(&mut following).await,
                 other @ (Followed::Event(_) | Followed::Done(_)) => panic!("{other:?}"),
             }
         }
@@ -174,7 +174,7 @@ async fn an_engine_that_stays_away_is_tried_for_five_minutes() {
     assert_eq!(failure.exit, Exit::Unavailable);
     let text = failure.to_string();
     assert!(
-        text.contains("away for 5 minutes") && text.ends_with(&format!("`sortie runs events {RUN}`")),
+        text.contains("not answered for 5 minutes") && text.ends_with(&format!("`sortie runs watch {RUN}`")),
         "{text}"
     );
 }

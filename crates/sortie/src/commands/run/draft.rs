@@ -449,19 +449,19 @@ mod tests {
         for request in [
             path(
                 "run.json",
-                r#"{"prompt": "old", "model": "m", "tags": ["a"], "files": [{"path": "x", "content": "y"}]}"#,
+                r#"{"prompt": "old", "model": "m", "tags": ["a"], "files": [{"path": "x", "content": "text"}]}"#,
             ),
             path(
                 "run.yaml",
-                "prompt: old\nmodel: m\ntags: [a]\nfiles:\n  - {path: x, content: y}\n",
+                "prompt: old\nmodel: m\ntags: [a]\nfiles:\n  - {path: x, content: text}\n",
             ),
             path(
                 "run.toml",
-                "prompt = 'old'\nmodel = 'm'\ntags = ['a']\nfiles = [{path = 'x', content = 'y'}]\n",
+                "prompt = 'old'\nmodel = 'm'\ntags = ['a']\nfiles = [{path = 'x', content = 'text'}]\n",
             ),
         ] {
             let unchanged = serde_json::json!({"prompt": "old", "model": "m", "tags": ["a"],
-                "files": [{"path": "x", "content": "y"}]});
+                "files": [{"path": "x", "content": "text"}]});
             assert_eq!(request_of(&["--request", &request]).unwrap(), unchanged);
             let arguments = ["new", "--request", &request, "--tag", "b", "--file", &file];
             assert_eq!(
