@@ -218,7 +218,7 @@ impl Transcript {
     }
 
     fn tool_start(&mut self, data: &Data) -> String {
-        self.activity = format!("running {}", one_line(&data.tool));
+        self.activity = one_line(&data.tool);
         let mut lines = self.rows(&one_line(&data.tool), ["▸ ", "  "], Style::Accent);
         match data.arguments.get("command").and_then(|command| command.as_str()) {
             Some(command) if data.tool == "shell" => {

@@ -271,7 +271,7 @@ async fn the_events_of_a_run_that_nobody_works_on_are_printed_and_not_waited_for
             );
             ensure!(events.contains("worker_started"), "{events}");
         } else {
-            ensure!(told.contains("without commands"), "{told}");
+            ensure!(events.contains("without commands"), "{events}");
         }
     }
     Ok(())

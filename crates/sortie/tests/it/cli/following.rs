@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::{Router, body::Body, http::header, response::Response, routing::post};
 use futures_util::{StreamExt as _, stream};
-use sortie_testkit::model::Turn;
-use tokio::{net::TcpListener, sync::Notify};
+use sortie_testkit::{model::Turn, serve::Serving};
+use tokio::sync::Notify;
 
 use super::{alone, pseudo_terminal::OnTerminal};
 use crate::{
@@ -19,8 +19,8 @@ fn widest(shown: &str) -> usize {
     lines.map(|line| line.chars().count()).max().unwrap_or_default()
 }
 
-/// Starts a model server that writes some words and waits before it ends its answer. Returns its address.
-async fn slow_writer(end: Arc<Notify>) -> Result<String> {
+/// Starts a model server that writes some words and waits before it ends its answer.
+async fn slow_writer(end: Arc<Notify>) -> Result<Serving> {
     let answer = move || {
         let end = Arc::clone(&end);
         async move {
@@ -45,20 +45,16 @@ async fn slow_writer(end: Arc<Notify>) -> Result<String> {
                 .unwrap()
         }
     };
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let url = format!("http://{}/v1", listener.local_addr()?);
-    tokio::spawn(async move {
-        let router = Router::new().route("/v1/chat/completions", post(answer));
-        axum::serve(listener, router).await
-    });
-    Ok(url)
+    let router = Router::new().route("/v1/chat/completions", post(answer));
+    Ok(Serving::start(router).await?)
 }
 
 /// `docs/CLI.md#follow-a-run`: the text of the model is there before the model has ended it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn text_is_shown_while_the_model_writes_it() -> Checked {
     let end = Arc::new(Notify::new());
-    let folder = folder_for(&slow_writer(Arc::clone(&end)).await?)?;
+    let model = slow_writer(Arc::clone(&end)).await?;
+    let folder = folder_for(&format!("http://{}/v1", model.address()))?;
     let mut command = alone(folder.path(), &["run", "Go.", "--no-shell"]);
     command.env_remove("SORTIE_DEFAULT_MODEL").env("NO_COLOR", "1");
     let mut run = OnTerminal::start(command, 60)?;
@@ -76,7 +72,7 @@ async fn the_output_of_a_command_is_shown_while_it_runs() -> Checked {
     let endless = "```sh\nwhile true; do echo tick; sleep 0.1; done\n```\n";
     let mut run = OnTerminal::start(node.sortie(&["run", endless]), 100)?;
     run.until("  tick")?;
-    run.until("running shell")?;
+    run.until("· shell ·")?;
     let client = node.client()?;
     let id = client.list("status=running").await?[0].id.to_string();
     let mut logs = OnTerminal::start(node.sortie(&["runs", "logs", "-f", &id]), 60)?;
