@@ -13,6 +13,7 @@ use super::{
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Examples:
   sortie run 'Which region sold most?' --file sales.csv
   git log -20 | sortie run 'Write release notes from the input.'
   sortie run @task.md --web --connection crm --max-cost '$0.50'

@@ -64,20 +64,24 @@ pub(crate) enum RunsCommand {
     Resume(resume::ResumeArgs),
     /// Follow a run to its end like `sortie run`; Ctrl-C leaves it running
     #[command(after_help = "\
+Examples:
   sortie runs watch run_01k…
 
 The answer goes to standard output, everything else to standard error. The exit
 code is that of `sortie run`.")]
     Watch {
+        /// ID of a run
         run: RunId,
         #[command(flatten)]
         render: Render,
     },
     /// Print what the commands of a run printed
     #[command(after_help = "\
+Examples:
   sortie runs logs run_01k…
   sortie runs logs -f run_01k… | grep -i error")]
     Logs {
+        /// ID of a run
         run: RunId,
         /// Also print output as it comes, until the run ends
         #[arg(long, short)]
@@ -85,17 +89,21 @@ code is that of `sortie run`.")]
     },
     /// Explain the status of a run: why it failed, waits or still runs, and what to do next
     #[command(after_help = "\
+Examples:
   sortie runs why run_01k…")]
     Why {
+        /// ID of a run
         run: RunId,
         #[command(flatten)]
         render: Render,
     },
     /// Print a run's transcript to standard output, and follow it to its end
     #[command(after_help = "\
+Examples:
   sortie runs events run_01k… >transcript.txt
   sortie runs events run_01k… --json --after 12")]
     Events {
+        /// ID of a run
         run: RunId,
         /// Only events after this one
         #[arg(long, value_name = "ID", default_value_t = 0, value_parser = not_negative)]

@@ -12,7 +12,7 @@ fn files(folder: &Path, count: usize) -> Checked {
     Ok(())
 }
 
-/// `docs/CLI.md#a-batch-of-files`: without an engine, all runs share the one that the command starts.
+/// `docs/CLI-RUNS.md#a-batch-of-files`: without an engine, all runs share the one that the command starts.
 #[tokio::test]
 async fn each_file_has_its_run_and_its_line() -> Checked {
     let folder = tempfile::tempdir()?;
@@ -103,7 +103,7 @@ async fn an_interrupt_cancels_the_runs_of_a_batch_and_starts_no_more() -> Checke
     Ok(())
 }
 
-/// `docs/CLI.md#the-whole-request-in-a-file`
+/// `docs/CLI-RUNS.md#the-whole-request-in-a-file`
 #[tokio::test]
 async fn a_request_from_a_file_and_the_flags_are_one_run() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -141,7 +141,7 @@ async fn a_request_from_a_file_and_the_flags_are_one_run() -> Checked {
     Ok(())
 }
 
-/// `docs/CLI.md#start-a-run`: the same key is the same run, and the rest of the flags reaches the engine.
+/// `docs/CLI-RUNS.md#start-a-run`: the same key is the same run, and the rest of the flags reaches the engine.
 #[tokio::test]
 async fn a_key_makes_one_run_and_wrong_flags_name_their_field() -> Checked {
     let node = node(Database::Sqlite).await?;

@@ -49,7 +49,7 @@ async fn slow_writer(end: Arc<Notify>) -> Result<Serving> {
     Ok(Serving::start(router).await?)
 }
 
-/// `docs/CLI.md#follow-a-run`: the text of the model is there before the model has ended it.
+/// `docs/CLI-RUNS.md#follow-a-run`: the text of the model is there before the model has ended it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn text_is_shown_while_the_model_writes_it() -> Checked {
     let end = Arc::new(Notify::new());
@@ -94,7 +94,7 @@ async fn the_output_of_a_command_is_shown_while_it_runs() -> Checked {
     Ok(())
 }
 
-/// `docs/CLI.md#what-a-run-did`: the transcript is data, so a pipe gets it.
+/// `docs/CLI-RUNS.md#what-a-run-did`: the transcript is data, so a pipe gets it.
 #[tokio::test]
 async fn a_run_is_printed_and_explained_after_its_end() -> Checked {
     let node = node(Database::Sqlite).await?;
