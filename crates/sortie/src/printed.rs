@@ -120,7 +120,7 @@ mod tests {
             let mut output = "[the command exited with status 0]\n".to_owned();
             for (name, stream) in [("stdout", &stdout), ("stderr", &stderr)] {
                 if !stream.is_empty() {
-                    output += &format!("[{name}]\n{stream}");
+                    output = output + "[" + name + "]\n" + stream;
                 }
             }
             prop_assume!(!stdout.contains("[stderr]"));

@@ -84,12 +84,8 @@ pub(crate) struct RunArgs {
     /// Maximum number of model calls, 1 to 1000 [default: 200]
     #[arg(long, value_name = "STEPS", value_parser = whole::<i64>)]
     pub(crate) max_steps: Option<i64>,
-    /// Let the agent fetch web pages and search
-    #[arg(long)]
-    pub(crate) web: bool,
-    /// Let the agent use the web, but only this domain and its subdomains; may be given several times
-    #[arg(long, value_name = "DOMAIN")]
-    pub(crate) web_allow: Vec<String>,
+    #[command(flatten)]
+    pub(crate) web: WebArgs,
     /// Let the agent use this saved connection; may be given several times
     #[arg(long = "connection", value_name = "NAME")]
     pub(crate) connections: Vec<Name>,
@@ -116,18 +112,36 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) batch: BatchArgs,
     /// Reserved: a run cannot continue an earlier one yet
-    #[arg(long = "continue", value_name = "RUN", num_args = 0..=1, hide = true)]
-    pub(crate) continued: Option<Option<String>>,
+    #[arg(long = "continue", value_name = "RUN", num_args = 0..=1, default_missing_value = "", hide = true)]
+    pub(crate) continued: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) attendance: Attendance,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
+}
+
+/// Access to the web.
+#[derive(Debug, Args)]
+pub(crate) struct WebArgs {
+    /// Let the agent fetch web pages and search
+    #[arg(long)]
+    pub(crate) web: bool,
+    /// Let the agent use the web, but only this domain and its subdomains; may be given several times
+    #[arg(long, value_name = "DOMAIN")]
+    pub(crate) web_allow: Vec<String>,
+}
+
+/// Output of `sortie run`.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct OutputArgs {
     /// Print the event objects one a line, and the finished run last
     #[arg(long)]
     pub(crate) json: bool,
     /// Print only the answer, and only errors on standard error
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    #[command(flatten)]
-    pub(crate) attendance: Attendance,
-    #[command(flatten)]
-    pub(crate) node: NodeArgs,
 }
 
 /// Runs of one definition with different files.

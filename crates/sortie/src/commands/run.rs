@@ -26,7 +26,7 @@ use crate::{
 };
 
 pub(super) async fn run(context: &Context, mut args: RunArgs) -> Result<Exit> {
-    if args.quiet {
+    if args.output.quiet {
         terminal::be_quiet();
     }
     if args.continued.is_some() {
@@ -96,7 +96,7 @@ async fn one(
     let uploaded = upload(connection, draft).await?;
     let start_options = StartOptions {
         attendance: args.attendance,
-        format: match (args.json, args.quiet) {
+        format: match (args.output.json, args.output.quiet) {
             (true, _) => Format::JsonLines,
             (false, true) => Format::Quiet,
             (false, false) => Format::Text,

@@ -174,7 +174,8 @@ fn end_of_output(output: &str) -> String {
     let end = lines
         .get(lines.len().saturating_sub(OUTPUT_LINES)..)
         .unwrap_or_default();
-    end.iter().map(|line| format!("\n          {line}")).collect()
+    end.iter()
+        .fold(String::new(), |text, line| text + "\n          " + line)
 }
 
 fn explain(run: &Run, events: &[Event], now: Timestamp) -> Explanation {
@@ -215,13 +216,17 @@ fn summary(run: &Run, now: Timestamp) -> String {
             between(run.started_at.unwrap_or(run.created_at), now),
             run.timeout_seconds
         ),
-        status => {
+        RunStatus::Succeeded
+        | RunStatus::Failed
+        | RunStatus::Cancelled
+        | RunStatus::TimedOut
+        | RunStatus::Interrupted => {
             let took = match (run.started_at, run.finished_at) {
                 (Some(started), Some(finished)) => format!(" after {}", between(started, finished)),
                 (_, Some(_)) => " before it started".to_owned(),
                 (_, None) => String::new(),
             };
-            format!("{}{took}", status.as_str().replace('_', " "))
+            format!("{}{took}", run.status.as_str().replace('_', " "))
         }
     }
 }

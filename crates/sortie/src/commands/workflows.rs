@@ -166,9 +166,9 @@ fn from_file(path: &Path, name: Option<Name>, stdin: &mut impl Read) -> Result<F
         }
     };
     Ok(FromFile {
+        place,
         name,
         definition,
-        place,
     })
 }
 

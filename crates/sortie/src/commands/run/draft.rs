@@ -165,11 +165,11 @@ fn connections(args: &RunArgs) -> Option<BTreeMap<String, RunConnection>> {
 }
 
 fn web(args: &RunArgs) -> Option<Web> {
-    if args.web_allow.is_empty() {
-        return args.web.then_some(Web::Switch(true));
+    if args.web.web_allow.is_empty() {
+        return args.web.web.then_some(Web::Switch(true));
     }
     Some(Web::Restricted(WebRestriction {
-        allow: Some(args.web_allow.clone()),
+        allow: Some(args.web.web_allow.clone()),
         search: None,
     }))
 }

@@ -4,15 +4,16 @@
 //! command ends. Jobs wait while the rate limit refuses them, as every command does.
 
 use std::{
-    cell::{Cell, RefCell},
     collections::{BTreeMap, VecDeque},
     path::{Path, PathBuf},
     pin::pin,
+    sync::atomic::{AtomicBool, Ordering},
     time::Instant,
 };
 
 use futures_util::future::join_all;
 use indicatif::{ProgressBar, ProgressStyle};
+use parking_lot::Mutex;
 use serde::Serialize;
 use sortie_api::{Micros, Run, RunStatus};
 
@@ -99,10 +100,10 @@ struct Batch<'a> {
     context: &'a Context,
     args: &'a RunArgs,
     draft: &'a Draft,
-    left: RefCell<VecDeque<FileArg>>,
+    left: Mutex<VecDeque<FileArg>>,
     /// Whether no more runs are started.
-    is_stopped: Cell<bool>,
-    totals: RefCell<Totals>,
+    is_stopped: AtomicBool,
+    totals: Mutex<Totals>,
     progress: Option<ProgressBar>,
 }
 
@@ -154,7 +155,7 @@ pub(super) async fn run(
         let _closed = connection.during(end).await;
     }
     done?;
-    let totals = batch.totals.borrow();
+    let totals = batch.totals.lock();
     let took = milliseconds(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX));
     terminal::note(&format!("{} · {took}", totals.summary()));
     Ok(totals.worst)
@@ -184,14 +185,14 @@ async fn open(
 
 impl<'a> Batch<'a> {
     fn new(context: &'a Context, args: &'a RunArgs, (draft, files): (&'a Draft, Vec<FileArg>)) -> Self {
-        let is_watched = context.terminal.stderr_is_terminal() && !args.quiet;
+        let is_watched = context.terminal.stderr_is_terminal() && !args.output.quiet;
         let batch = Self {
             context,
             args,
             draft,
-            totals: RefCell::new(Totals::new(files.len())),
-            left: RefCell::new(files.into()),
-            is_stopped: Cell::new(false),
+            totals: Mutex::new(Totals::new(files.len())),
+            left: Mutex::new(files.into()),
+            is_stopped: AtomicBool::new(false),
             progress: is_watched.then(progress_bar),
         };
         batch.show_progress();
@@ -207,7 +208,7 @@ impl<'a> Batch<'a> {
         let done = tokio::select! {
             biased;
             () = &mut interrupted => {
-                self.is_stopped.set(true);
+                self.is_stopped.store(true, Ordering::Relaxed);
                 self.print(|| {
                     terminal::note("cancelling the runs in progress; press Ctrl-C again to leave at once");
                     Ok(())
@@ -221,8 +222,8 @@ impl<'a> Batch<'a> {
 
     /// Works on one file after another.
     async fn work(&self, connection: &mut Connection) -> Result<()> {
-        while !self.is_stopped.get() {
-            let Some(file) = self.left.borrow_mut().pop_front() else {
+        while !self.is_stopped.load(Ordering::Relaxed) {
+            let Some(file) = self.left.lock().pop_front() else {
                 break;
             };
             match self.one(connection, &file).await {
@@ -254,9 +255,9 @@ impl<'a> Batch<'a> {
     }
 
     fn finished(&self, file: &FileArg, run: &Run) -> Result<()> {
-        self.totals.borrow_mut().add(run, self.args.attendance.detach);
+        self.totals.lock().add(run, self.args.attendance.detach);
         self.print(|| {
-            if self.args.json {
+            if self.args.output.json {
                 return print_json_line(&Line {
                     file: file.path.display().to_string(),
                     run: Some(run),
@@ -265,24 +266,28 @@ impl<'a> Batch<'a> {
             }
             let style = match run.status {
                 RunStatus::Succeeded => Style::Good,
-                status if status.is_final() => Style::Bad,
-                _ => Style::Dim,
+                RunStatus::Failed | RunStatus::Cancelled | RunStatus::TimedOut | RunStatus::Interrupted => {
+                    Style::Bad
+                }
+                RunStatus::Reserving | RunStatus::Queued | RunStatus::Starting | RunStatus::Running => {
+                    Style::Dim
+                }
             };
             self.print_line(run.status.as_str(), style, &text_of(file, run))
         })
     }
 
     fn failed(&self, file: &FileArg, failure: &Failure) -> Result<()> {
-        self.totals.borrow_mut().add_failure(failure);
+        self.totals.lock().add_failure(failure);
         if matches!(
             failure.exit,
             Exit::Unavailable | Exit::Denied | Exit::Forbidden | Exit::Unpaid
         ) {
             // The next run would fail in the same way.
-            self.is_stopped.set(true);
+            self.is_stopped.store(true, Ordering::Relaxed);
         }
         self.print(|| {
-            if self.args.json {
+            if self.args.output.json {
                 return print_json_line(&Line {
                     file: file.path.display().to_string(),
                     run: None,
@@ -315,7 +320,7 @@ impl<'a> Batch<'a> {
 
     fn show_progress(&self) {
         if let Some(progress) = &self.progress {
-            progress.set_message(self.totals.borrow().progress());
+            progress.set_message(self.totals.lock().progress());
         }
     }
 }
