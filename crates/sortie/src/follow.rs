@@ -258,7 +258,7 @@ impl View {
             Format::Quiet | Format::Nothing => Ok(()),
             Format::Logs => self.printed.event(event),
             Format::Text | Format::Transcript => {
-                self.transcript.set_columns(self.columns());
+                self.transcript.columns = self.columns();
                 let lines = self.transcript.event(event);
                 if let Some(status) = &mut self.status {
                     status.event(event, self.transcript.activity());
@@ -310,7 +310,7 @@ impl View {
             }
             return Ok(());
         }
-        self.transcript.set_columns(self.columns());
+        self.transcript.columns = self.columns();
         let lines = self.transcript.done(run);
         self.print(&lines)
     }

@@ -21,8 +21,8 @@ const THINKING: &str = "thinking";
 #[derive(Debug)]
 pub(crate) struct Transcript {
     colours: bool,
-    /// Width of the terminal, at which lines are wrapped.
-    columns: Option<usize>,
+    /// Width of the terminal, at which lines are wrapped; without one, they stay whole.
+    pub(crate) columns: Option<usize>,
     activity: String,
     /// Last text of the agent. If it turns out to be the answer, it is not shown here, because the answer is printed
     /// separately.
@@ -81,11 +81,6 @@ impl Transcript {
             activity: "waiting".to_owned(),
             said: None,
         }
-    }
-
-    /// Sets the width of the terminal from now on; without one, lines stay whole.
-    pub(crate) fn set_columns(&mut self, columns: Option<usize>) {
-        self.columns = columns;
     }
 
     /// Returns the current activity, in a few words.
@@ -413,7 +408,7 @@ mod tests {
     #[test]
     fn a_transcript_fits_the_terminal() {
         let mut transcript = Transcript::new(false);
-        transcript.set_columns(Some(40));
+        transcript.columns = Some(40);
         let text =
             render(&mut transcript) + &transcript.done(&run("failed", Some(&"a long reason ".repeat(9))));
         for line in text.lines() {
