@@ -4,6 +4,7 @@ mod administration;
 mod amount;
 pub(crate) mod artifacts;
 mod budgets;
+mod callback;
 mod connections;
 mod document;
 pub(crate) mod export;
@@ -35,6 +36,7 @@ pub(crate) use self::{
     administration::{AuditArgs, Grace, KeysCommand, NodesCommand, UsageArgs},
     amount::Amount,
     budgets::{Allowance, BudgetsCommand},
+    callback::CallbackArgs,
     connections::{AuthKind, ConnectionsCommand, PutArgs},
     document::Document,
     files::{FileRef, FilesCommand},

@@ -25,7 +25,7 @@ pub(crate) use self::{
     content::Content,
     feed::Change,
     files::{passing_name, refs},
-    following::Followed,
+    following::{Followed, Live},
     mcp::McpAnswer,
     rate_limit::waits,
 };

@@ -163,13 +163,18 @@ impl Connection {
         }
     }
 
-    /// Creates a run. If the engine of another command dies before it answers, asks the next one.
-    pub(crate) async fn create_run(&mut self, request: &(impl Serialize + Sync)) -> Result<Run> {
+    /// Creates a run, or finds the one with the idempotency key. If the engine of another command dies before it answers,
+    /// asks the next one. Without a key, a random one is used.
+    pub(crate) async fn create_run(
+        &mut self,
+        request: &(impl Serialize + Sync),
+        idempotency_key: Option<&str>,
+    ) -> Result<Run> {
         let request = to_raw_value(request)
             .map_err(|error| Failure::internal(format!("the request cannot be written: {error}")))?;
         self.asked = Some(Asked {
             request,
-            idempotency_key: random_name()?,
+            idempotency_key: idempotency_key.map_or_else(random_name, |key| Ok(key.to_owned()))?,
             is_known: false,
         });
         loop {

@@ -1,16 +1,17 @@
-//! Follows a run to its end: for people as a transcript with a progress display, for machines as JSON lines.
+//! Follows a run to its end: for people as a transcript with a status line, for machines as JSON lines.
 
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
-use sortie_api::{Event, Run, RunId, event::kind, json};
+use sortie_api::{Event, Run, RunId, RunStatus, event::kind, json};
 
 use crate::{
-    client::{Followed, waits},
+    client::{Followed, Live, waits},
     connect::Connection,
     failure::{Failure, Result},
     interruption::{Interruption, interruption},
+    printed::Printed,
+    status_line::StatusLine,
     terminal::{self, Terminal},
     transcript::Transcript,
 };
@@ -20,8 +21,16 @@ use crate::{
 pub(crate) enum Format {
     /// A transcript on standard error and the answer on standard output.
     Text,
+    /// The transcript and the answer on standard output.
+    Transcript,
     /// Event objects on standard output, one a line, and the run last.
     JsonLines,
+    /// The answer alone on standard output, and on standard error the reason of a failure.
+    Quiet,
+    /// The output of the run's commands on standard output.
+    Logs,
+    /// Nothing: the command shows the finished run.
+    Nothing,
 }
 
 impl Format {
@@ -46,19 +55,25 @@ const LOOK: Duration = Duration::from_secs(5);
 /// command that reads records never runs it. `interrupted` may have been listening before.
 pub(crate) async fn follow(
     connection: &mut Connection,
-    run: RunId,
+    run: &Run,
     after: i64,
     view: View,
     (on_interrupt, interrupted): (OnInterrupt, Interruption),
 ) -> Result<Run> {
     let (mut view, mut interrupted) = (view, interrupted);
+    view.begin(run);
+    let run = run.id;
     let mut following = connection.client.follow(run, after);
+    if view.wants_live() {
+        following = following.with_live();
+    }
     let (mut cancelled, mut look) = (false, tokio::time::interval(LOOK));
     loop {
         let next = following.next();
         tokio::select! {
             message = next => match message? {
                 Followed::Event(event) => view.event(&event)?,
+                Followed::Live(live) => view.live(&live)?,
                 Followed::Done(run) => {
                     view.done(&run)?;
                     return Ok(*run);
@@ -69,7 +84,7 @@ pub(crate) async fn follow(
                         following.move_to(&connection.client);
                         look.reset_immediately();
                         if connection.own_engine().is_some() && !connection.works_on_nothing() {
-                            view.note("the command that had the engine is gone; this one goes on with the run");
+                            view.note("the command that had the engine has ended; this one continues the run");
                         }
                     }
                 }
@@ -121,8 +136,10 @@ async fn left(connection: &Connection, run: RunId) -> Result<Option<Run>> {
 /// View that shows a followed run.
 pub(crate) struct View {
     format: Format,
+    terminal: Terminal,
     transcript: Transcript,
-    spinner: Option<ProgressBar>,
+    status: Option<StatusLine>,
+    printed: Printed,
     /// Answer from the `result` event: the run at the end of a stream lacks it if it has zero data retention.
     answer: Option<String>,
     /// Whether a message has said that the engine is away.
@@ -131,14 +148,43 @@ pub(crate) struct View {
 
 impl View {
     pub(crate) fn new(format: Format, terminal: Terminal) -> Self {
-        let watched = format == Format::Text && terminal.stderr_is_terminal();
+        let colours = match format {
+            Format::Transcript => terminal.colours_stdout(),
+            Format::Text | Format::JsonLines | Format::Quiet | Format::Logs | Format::Nothing => {
+                terminal.colours_stderr()
+            }
+        };
+        // A status line among a transcript in a file would be noise.
+        let is_watched = match format {
+            Format::Text => terminal.stderr_is_terminal(),
+            Format::Transcript => terminal.stderr_is_terminal() && terminal.stdout_is_terminal(),
+            Format::JsonLines | Format::Quiet | Format::Logs | Format::Nothing => false,
+        };
         Self {
             format,
-            transcript: Transcript::new(terminal.colours_stderr()),
-            spinner: watched.then(spinner),
+            terminal,
+            transcript: Transcript::new(colours),
+            status: is_watched.then(|| StatusLine::new(terminal)),
+            printed: Printed::default(),
             answer: None,
             is_away: false,
         }
+    }
+
+    fn begin(&mut self, run: &Run) {
+        if let Some(status) = &mut self.status {
+            status.begin(run);
+        }
+    }
+
+    /// Whether people read a transcript.
+    pub(crate) fn has_transcript(&self) -> bool {
+        matches!(self.format, Format::Text | Format::Transcript)
+    }
+
+    /// Whether live messages are shown.
+    fn wants_live(&self) -> bool {
+        self.status.is_some() || self.format == Format::Logs
     }
 
     /// Reports once that the engine does not answer, and every time that its rate limit is reached.
@@ -148,11 +194,12 @@ impl View {
         }
         if !std::mem::replace(&mut self.is_away, true) {
             self.note(&format!(
-                "the engine does not answer; trying again for some minutes, and the run goes on meanwhile: {cause}"
+                "the engine does not answer; retrying for five minutes, while the run continues without this command: \
+                 {cause}"
             ));
         }
-        if let Some(spinner) = &self.spinner {
-            spinner.set_message("the engine is away");
+        if let Some(status) = &self.status {
+            status.say("waiting for the engine");
         }
     }
 
@@ -160,34 +207,77 @@ impl View {
         if std::mem::take(&mut self.is_away) {
             self.note("the engine answers again");
         }
-        if let Some(spinner) = &self.spinner {
-            spinner.set_message(self.transcript.activity().to_owned());
+        if let Some(status) = &self.status {
+            status.say(self.transcript.activity());
         }
     }
 
     /// Prints a note that is not part of the transcript.
     pub(crate) fn note(&self, text: &str) {
-        match &self.spinner {
-            Some(spinner) => spinner.suspend(|| terminal::note(text)),
+        if self.format == Format::Nothing {
+            return;
+        }
+        match &self.status {
+            Some(status) => status.suspend(|| terminal::note(text)),
             None => terminal::note(text),
         }
     }
 
-    fn event(&mut self, event: &Event) -> Result<()> {
+    /// Prints lines of the transcript.
+    fn print(&self, lines: &str) -> Result<()> {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        if self.format != Format::Transcript {
+            self.note(lines.trim_end_matches('\n'));
+            return Ok(());
+        }
+        let mut printed = Ok(());
+        match &self.status {
+            Some(status) => status.suspend(|| printed = terminal::print(lines)),
+            None => printed = terminal::print(lines),
+        }
+        Ok(printed?)
+    }
+
+    fn columns(&self) -> Option<usize> {
         match self.format {
-            Format::JsonLines => print_json_line(event)?,
-            Format::Text => {
-                if event.kind == kind::RESULT {
-                    self.answer = result_of(event);
-                }
-                let lines = self.transcript.event(event);
-                if let Some(spinner) = &self.spinner {
-                    spinner.set_message(self.transcript.activity().to_owned());
-                }
-                if !lines.is_empty() {
-                    self.note(lines.trim_end_matches('\n'));
-                }
+            Format::Transcript => self.terminal.stdout_columns(),
+            Format::Text | Format::JsonLines | Format::Quiet | Format::Logs | Format::Nothing => {
+                self.terminal.stderr_columns()
             }
+        }
+    }
+
+    fn event(&mut self, event: &Event) -> Result<()> {
+        if event.kind == kind::RESULT {
+            self.answer = result_of(event);
+        }
+        match self.format {
+            Format::JsonLines => print_json_line(event),
+            Format::Quiet | Format::Nothing => Ok(()),
+            Format::Logs => self.printed.event(event),
+            Format::Text | Format::Transcript => {
+                self.transcript.columns = self.columns();
+                let lines = self.transcript.event(event);
+                if let Some(status) = &mut self.status {
+                    status.event(event, self.transcript.activity());
+                    // A retry starts the text again, and a result ends it.
+                    if !lines.is_empty() || matches!(event.kind.as_str(), kind::RETRY | kind::RESULT) {
+                        status.end_live();
+                    }
+                }
+                self.print(&lines)
+            }
+        }
+    }
+
+    fn live(&mut self, live: &Live) -> Result<()> {
+        if self.format == Format::Logs {
+            return self.printed.live(live);
+        }
+        if let Some(status) = &mut self.status {
+            status.live(live);
         }
         Ok(())
     }
@@ -195,21 +285,34 @@ impl View {
     fn done(&mut self, run: &Run) -> Result<()> {
         self.close();
         match self.format {
-            Format::JsonLines => print_json_line(run),
-            Format::Text => {
-                let output = run.output.as_ref().or(self.answer.as_ref());
-                if let Some(output) = output {
-                    terminal::print(&answer(output))?;
-                } else if let (Some(true), Some(until)) = (run.output_available, run.output_expires_at) {
-                    terminal::note(&format!(
-                        "the answer is held until {until}, to be read once: `sortie runs get {}` prints it",
-                        run.id
-                    ));
-                }
-                terminal::note(self.transcript.done(run).trim_end_matches('\n'));
-                Ok(())
-            }
+            Format::JsonLines => return print_json_line(run),
+            Format::Logs | Format::Nothing => return Ok(()),
+            Format::Text | Format::Transcript | Format::Quiet => {}
         }
+        let output = run.output.as_ref().or(self.answer.as_ref());
+        if let Some(output) = output {
+            terminal::print(&answer(output))?;
+        } else if let (Some(true), Some(until)) = (run.output_available, run.output_expires_at) {
+            terminal::note(&format!(
+                "the answer can be read once until {until}: `sortie runs get {}` prints it",
+                run.id
+            ));
+        }
+        if self.format == Format::Quiet {
+            if run.status != RunStatus::Succeeded {
+                let status = run.status.as_str().replace('_', " ");
+                let reason = run.error.as_deref().unwrap_or("no reason is recorded");
+                terminal::error(&format!(
+                    "sortie: {} {status}: {}",
+                    run.id,
+                    terminal::harmless(reason)
+                ));
+            }
+            return Ok(());
+        }
+        self.transcript.columns = self.columns();
+        let lines = self.transcript.done(run);
+        self.print(&lines)
     }
 
     /// Shows a run that the user has left before its end.
@@ -217,19 +320,17 @@ impl View {
         self.close();
         match self.format {
             Format::JsonLines => print_json_line(run),
-            Format::Text => {
+            Format::Text | Format::Transcript => {
                 let unsaid = self.transcript.unsaid();
-                if !unsaid.is_empty() {
-                    terminal::note(unsaid.trim_end_matches('\n'));
-                }
-                Ok(())
+                self.print(&unsaid)
             }
+            Format::Quiet | Format::Logs | Format::Nothing => Ok(()),
         }
     }
 
     fn close(&mut self) {
-        if let Some(spinner) = self.spinner.take() {
-            spinner.finish_and_clear();
+        if let Some(status) = self.status.take() {
+            status.close();
         }
     }
 }
@@ -244,17 +345,8 @@ fn result_of(event: &Event) -> Option<String> {
     Some(answer.output)
 }
 
-fn spinner() -> ProgressBar {
-    let spinner = ProgressBar::new_spinner().with_message("waiting");
-    // The template is constant; an invalid one would only change the look.
-    let style = ProgressStyle::with_template("{spinner} {msg} · {elapsed}")
-        .unwrap_or_else(|_| ProgressStyle::default_spinner());
-    spinner.set_style(style);
-    spinner.enable_steady_tick(Duration::from_millis(120));
-    spinner
-}
-
-fn print_json_line<T: serde::Serialize>(value: &T) -> Result<()> {
+/// Prints a value as one line of JSON.
+pub(crate) fn print_json_line<T: serde::Serialize>(value: &T) -> Result<()> {
     let line = json::to_line(value).map_err(|error| Failure::internal(error.to_string()))?;
     Ok(terminal::print_line(&line)?)
 }

@@ -23,9 +23,11 @@ mod open_files;
 mod organization_side;
 mod panics;
 mod piped;
+mod printed;
 mod prompt;
 mod render;
 mod scratch;
+mod status_line;
 mod telemetry;
 mod terminal;
 mod texts;
@@ -68,7 +70,7 @@ fn main() -> ExitCode {
 
 fn fail(failure: &Failure) -> ExitCode {
     if !matches!(failure.exit, Exit::Success | Exit::Left) {
-        terminal::note(&format!("sortie: {failure}"));
+        terminal::error(&format!("sortie: {failure}"));
     }
     failure.exit.into()
 }

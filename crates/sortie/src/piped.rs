@@ -29,10 +29,16 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) fn text() -> Result<Option<String>> {
     let stdin = io::stdin();
     if stdin.is_terminal() || !is_given(stdin.as_fd()) {
+        if is_begun(stdin.as_fd()) {
+            terminal::note(
+                "note: another command has read the beginning of standard input, so the rest is not sent; `cat | sortie run \
+                 …` sends it, `</dev/null` sends none",
+            );
+        }
         return Ok(None);
     }
     let bytes = all(stdin.as_fd())
-        .map_err(|error| Failure::usage(format!("standard input cannot be read: {}", plain::io(&error))))?;
+        .map_err(|error| Failure::usage(format!("cannot read standard input: {}", plain::io(&error))))?;
     let as_file = "send it as a file by --file";
     if bytes.len() > INPUT_BYTES {
         return Err(Failure::usage(format!(
@@ -59,6 +65,18 @@ fn is_given(stdin: BorrowedFd<'_>) -> bool {
         | FileType::BlockDevice
         | FileType::Unknown => false,
     }
+}
+
+/// Whether a file is partly read, and has a rest.
+fn is_begun(stdin: BorrowedFd<'_>) -> bool {
+    let Ok(found) = fstat(stdin) else {
+        return false;
+    };
+    let position = seek(stdin, SeekFrom::Current(0))
+        .ok()
+        .and_then(|at| i64::try_from(at).ok());
+    FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
+        && position.is_some_and(|at| at > 0 && at < found.st_size)
 }
 
 /// Reads to the end, or to one byte more than a run accepts.
@@ -110,6 +128,9 @@ mod tests {
         assert!(is_given(file.as_fd()));
         file.read_exact(&mut [0; 6]).unwrap();
         assert!(!is_given(file.as_fd()), "a loop reads its lines");
+        assert!(is_begun(file.as_fd()));
+        std::io::copy(&mut file, &mut io::sink()).unwrap();
+        assert!(!is_begun(file.as_fd()), "nothing is left");
         assert!(!is_given(File::open("/dev/null").unwrap().as_fd()));
     }
 

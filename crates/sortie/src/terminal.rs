@@ -3,9 +3,19 @@
 use std::{
     borrow::Cow,
     io::{self, IsTerminal as _, Write as _},
+    os::fd::AsFd,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
+use rustix::termios::tcgetwinsize;
+
 use crate::config::Environment;
+
+/// Fewest columns for which text is wrapped.
+const FEWEST_COLUMNS: usize = 20;
+
+/// Whether notes are left out, as a command was asked to be quiet.
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
 
 /// Kind of the two output streams.
 #[derive(Clone, Copy, Debug)]
@@ -45,10 +55,46 @@ impl Terminal {
         self.stderr
     }
 
+    /// Width of the terminal on standard output; `None` if there is none, or its size is unknown.
+    pub(crate) fn stdout_columns(self) -> Option<usize> {
+        self.stdout.then(|| columns(io::stdout())).flatten()
+    }
+
+    /// Width of the terminal on standard error; `None` if there is none, or its size is unknown.
+    pub(crate) fn stderr_columns(self) -> Option<usize> {
+        self.stderr.then(|| columns(io::stderr())).flatten()
+    }
+
+    /// Whether standard output is read by a person.
+    pub(crate) fn stdout_is_terminal(self) -> bool {
+        self.stdout
+    }
+
     /// Whether standard error takes colours.
     pub(crate) fn colours_stderr(self) -> bool {
         self.stderr && self.colours
     }
+}
+
+fn columns(terminal: impl AsFd) -> Option<usize> {
+    let size = tcgetwinsize(terminal).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+/// Breaks a line of text at the width of a terminal, between words if possible. `indents` are those of the first row and
+/// of the others. Without a width, the line stays whole.
+pub(crate) fn wrapped(line: &str, columns: Option<usize>, indents: [&str; 2]) -> Vec<String> {
+    let Some(columns) = columns else {
+        return vec![format!("{}{line}", indents[0])];
+    };
+    let options = textwrap::Options::new(columns.max(FEWEST_COLUMNS))
+        .initial_indent(indents[0])
+        .subsequent_indent(indents[1]);
+    // A tab has no fixed width.
+    textwrap::wrap(&line.replace('\t', "    "), options)
+        .into_iter()
+        .map(Cow::into_owned)
+        .collect()
 }
 
 /// Styles a text if colours are on.
@@ -105,8 +151,20 @@ pub(crate) fn print_line(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Writes one line to standard error. If that is closed, the line is lost.
+/// Leaves out notes from now on. Errors are still written.
+pub(crate) fn be_quiet() {
+    IS_QUIET.store(true, Ordering::Relaxed);
+}
+
+/// Writes one line to standard error, unless the command is quiet. If standard error is closed, the line is lost.
 pub(crate) fn note(text: &str) {
+    if !IS_QUIET.load(Ordering::Relaxed) {
+        error(text);
+    }
+}
+
+/// Writes one line about a failure to standard error. If that is closed, the line is lost.
+pub(crate) fn error(text: &str) {
     let _written = writeln!(io::stderr().lock(), "{text}");
 }
 
@@ -135,6 +193,27 @@ mod tests {
         fn no_text_brings_an_escape_through(text in any::<String>()) {
             let shown = harmless(&text);
             prop_assert!(!shown.contains(|c: char| c.is_control() && c != '\n' && c != '\t'));
+        }
+    }
+
+    #[test]
+    fn text_is_wrapped_by_display_width_and_stays_whole_without_a_terminal() {
+        let line = "one two three 大きい大きい大きい四";
+        assert_eq!(wrapped(line, None, ["- ", "  "]), [format!("- {line}")]);
+        assert_eq!(
+            wrapped(line, Some(20), ["- ", "  "]),
+            ["- one two three", "  大きい大きい大きい", "  四"]
+        );
+        assert_eq!(wrapped("", Some(20), ["", ""]), [""]);
+        assert_eq!(wrapped("\tcode here", Some(40), ["", ""]), ["    code here"]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_row_is_wider_than_the_terminal(line in "\\PC{0,80}", columns in 20_usize..100) {
+            for row in wrapped(&line, Some(columns), ["  ", "  "]) {
+                prop_assert!(textwrap::core::display_width(&row) <= columns, "{row:?}");
+            }
         }
     }
 

@@ -5,7 +5,7 @@
 use serde::Deserialize;
 use sortie_api::{Event, Micros, Run, RunStatus, event::kind};
 
-use crate::terminal::{Style, harmless, styled};
+use crate::terminal::{Style, harmless, styled, wrapped};
 
 /// Lines of a tool's output that are shown: from its beginning, and from its end.
 const HEAD_LINES: usize = 12;
@@ -14,10 +14,15 @@ const TAIL_LINES: usize = 6;
 /// Most characters of one line of a tool's output or arguments.
 const LINE_CHARS: usize = 400;
 
+/// Activity between the calls of tools.
+const THINKING: &str = "thinking";
+
 /// The transcript of one run so far.
 #[derive(Debug)]
 pub(crate) struct Transcript {
     colours: bool,
+    /// Width of the terminal, at which lines are wrapped; without one, they stay whole.
+    pub(crate) columns: Option<usize>,
     activity: String,
     /// Last text of the agent. If it turns out to be the answer, it is not shown here, because the answer is printed
     /// separately.
@@ -72,6 +77,7 @@ impl Transcript {
     pub(crate) fn new(colours: bool) -> Self {
         Self {
             colours,
+            columns: None,
             activity: "waiting".to_owned(),
             said: None,
         }
@@ -97,9 +103,18 @@ impl Transcript {
                 self.said = Some(text);
                 String::new()
             }
-            Some(text) => format!("{}\n", harmless(text.trim_end())),
+            Some(text) => self.paragraphs(&text),
             None => String::new(),
         }
+    }
+
+    /// Returns a message of the agent.
+    fn paragraphs(&self, text: &str) -> String {
+        harmless(text.trim_end())
+            .lines()
+            .flat_map(|line| wrapped(line, self.columns, ["", ""]))
+            .map(|row| row + "\n")
+            .collect()
     }
 
     fn lines_of(&mut self, event: &Event, data: Data) -> String {
@@ -111,9 +126,9 @@ impl Transcript {
                 String::new()
             }
             kind::WORKER_STARTED => {
-                "the agent works".clone_into(&mut self.activity);
+                THINKING.clone_into(&mut self.activity);
                 self.dim(&if data.shell {
-                    format!("commands are confined by: {}", data.runtime)
+                    format!("isolation of commands: {}", data.runtime)
                 } else {
                     "without commands".to_owned()
                 })
@@ -137,28 +152,28 @@ impl Transcript {
             kind::TOOL_END => self.tool_end(&data),
             kind::CONNECTION_CALL => self.connection_call(event),
             kind::RETRY => self.warning(&format!(
-                "{} is tried again in {}: {}",
+                "{} failed, retrying in {}: {}",
                 data.what,
                 milliseconds(data.delay_ms),
                 data.reason
             )),
             kind::BUDGET_WARNING => self.warning(&format!(
-                "{} of {} are spent",
+                "{} of the budget of {} is spent",
                 data.spent_micros, data.limit_micros
             )),
             kind::BUDGET_REACHED if data.spent_micros < data.limit_micros => self.warning(&format!(
-                "{} of {} are spent, and the rest is too little to go on",
+                "{} of the budget of {} is spent, and the rest does not pay for another call",
                 data.spent_micros, data.limit_micros
             )),
             kind::BUDGET_REACHED => self.warning(&format!("the budget of {} is spent", data.limit_micros)),
             kind::ANSWER_REQUESTED => self.warning(match data.reason.as_str() {
-                "budget" => "the final answer is asked for: the rest of the budget is kept for it",
-                "time" => "the final answer is asked for: the time is nearly over",
-                "repetition" => "the final answer is asked for: the same calls keep having the same results",
-                _ => "the final answer is asked for",
+                "budget" => "asking for the final answer: the rest of the budget is reserved for it",
+                "time" => "asking for the final answer: the time limit is near",
+                "repetition" => "asking for the final answer: equal calls keep having equal results",
+                _ => "asking for the final answer",
             }),
             kind::RESUMED => self.warning(&format!(
-                "the worker was lost; the run goes on after step {} (attempt {})",
+                "the worker was lost; the run resumes after step {} (attempt {})",
                 data.step, data.attempt
             )),
             kind::INTERRUPTED if !data.tool.is_empty() => self.warning(&format!(
@@ -170,12 +185,12 @@ impl Transcript {
             kind::INTERRUPTED => self.warning(&format!("interrupted: {}", data.reason.replace('_', " "))),
             kind::OUTPUT_REJECTED => self.warning(&format!("answer refused: {}", data.errors.join("; "))),
             kind::OUTPUT_TRUNCATED => self.warning(&format!(
-                "the answer was cut: {} of {} bytes are kept",
+                "the answer was cut to {} of {} bytes",
                 data.limit_bytes, data.output_bytes
             )),
-            kind::ARTIFACT => self.dim(&format!("kept outputs/{} · {} bytes", data.path, data.size)),
+            kind::ARTIFACT => self.dim(&format!("saved outputs/{} · {} bytes", data.path, data.size)),
             kind::ARTIFACT_SKIPPED => {
-                self.warning(&format!("not kept: outputs/{}: {}", data.path, data.reason))
+                self.warning(&format!("not saved: outputs/{}: {}", data.path, data.reason))
             }
             kind::RESULT => String::new(),
             other => self.dim(&format!("{other} {}", cut(event.data.get()))),
@@ -198,12 +213,8 @@ impl Transcript {
     }
 
     fn tool_start(&mut self, data: &Data) -> String {
-        self.activity = format!("{} works", one_line(&data.tool));
-        let mut lines = styled(
-            &format!("▸ {}", one_line(&data.tool)),
-            Style::Accent,
-            self.colours,
-        ) + "\n";
+        self.activity = one_line(&data.tool);
+        let mut lines = self.rows(&one_line(&data.tool), ["▸ ", "  "], Style::Accent);
         match data.arguments.get("command").and_then(|command| command.as_str()) {
             Some(command) if data.tool == "shell" => {
                 let command = format!("$ {}", command.trim_end().replace('\n', "\n  "));
@@ -219,7 +230,7 @@ impl Transcript {
     }
 
     fn tool_end(&mut self, data: &Data) -> String {
-        "the agent works".clone_into(&mut self.activity);
+        THINKING.clone_into(&mut self.activity);
         let (mark, style) = if data.is_error {
             ("✗", Style::Bad)
         } else {
@@ -240,7 +251,7 @@ impl Transcript {
     fn block(&self, text: &str, style: Style) -> String {
         let text = harmless(text.trim_end());
         let lines: Vec<&str> = text.lines().collect();
-        let shown = |line: &&str| format!("  {}\n", styled(&cut(line), style, self.colours));
+        let shown = |line: &&str| self.rows(&cut(line), ["  ", "  "], style);
         let hidden = lines.len().saturating_sub(HEAD_LINES + TAIL_LINES);
         if hidden < 2 {
             return lines.iter().map(shown).collect();
@@ -254,19 +265,28 @@ impl Transcript {
         head.chain([gap]).chain(tail).collect()
     }
 
+    /// Returns a line of text as the terminal shows it.
+    fn rows(&self, line: &str, indents: [&str; 2], style: Style) -> String {
+        let row = |row: String| styled(&row, style, self.colours) + "\n";
+        wrapped(line, self.columns, indents)
+            .into_iter()
+            .map(row)
+            .collect()
+    }
+
     fn dim(&self, text: &str) -> String {
-        styled(&one_line(text), Style::Dim, self.colours) + "\n"
+        self.rows(&one_line(text), ["", "  "], Style::Dim)
     }
 
     fn warning(&self, text: &str) -> String {
-        styled(&format!("! {}", one_line(text)), Style::Bad, self.colours) + "\n"
+        self.rows(&one_line(text), ["! ", "  "], Style::Bad)
     }
 
     /// Returns the agent's last message, if no event has shown it yet.
     pub(crate) fn unsaid(&mut self) -> String {
         self.said
             .take()
-            .map_or_else(String::new, |text| format!("{}\n", harmless(text.trim_end())))
+            .map_or_else(String::new, |text| self.paragraphs(&text))
     }
 
     /// The line that ends a run.
@@ -293,7 +313,7 @@ impl Transcript {
             .error
             .as_deref()
             .map_or_else(String::new, |error| self.block(error, style));
-        unsaid + &styled(&line, style, self.colours) + "\n" + &error
+        unsaid + &self.rows(&line, ["", "  "], style) + &error
     }
 }
 
@@ -321,7 +341,8 @@ fn without_success(data: &Data) -> &str {
         })
 }
 
-fn milliseconds(millis: u64) -> String {
+/// Returns a duration for people.
+pub(crate) fn milliseconds(millis: u64) -> String {
     match millis {
         0..1_000 => format!("{millis} ms"),
         1_000..60_000 => format!("{}.{} s", millis / 1_000, millis % 1_000 / 100),
@@ -385,6 +406,18 @@ mod tests {
     }
 
     #[test]
+    fn a_transcript_fits_the_terminal() {
+        let mut transcript = Transcript::new(false);
+        transcript.columns = Some(40);
+        let text =
+            render(&mut transcript) + &transcript.done(&run("failed", Some(&"a long reason ".repeat(9))));
+        for line in text.lines() {
+            assert!(textwrap::core::display_width(line) <= 40, "{line:?}");
+        }
+        assert!(text.contains("\n  $ head -n 3 orders.csv\n"), "{text}");
+    }
+
+    #[test]
     fn colours_add_nothing_but_colours() {
         let plain = render(&mut Transcript::new(false));
         let mut colourful = render(&mut Transcript::new(true));
@@ -402,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_on_the_way_is_told() {
+    fn failures_on_the_way_are_shown() {
         let events = [
             of(
                 "retry",
@@ -496,7 +529,7 @@ mod tests {
         let mut transcript = Transcript::new(false);
         let text: String = events.iter().map(|event| transcript.event(event)).collect();
         assert!(!text.contains("The report is there."), "{text}");
-        assert!(text.contains("kept outputs/report.md"), "{text}");
+        assert!(text.contains("saved outputs/report.md"), "{text}");
     }
 
     #[test]

@@ -88,11 +88,46 @@ Examples:
     },
     /// Resume runs after their command was killed, and follow them to their end
     Resume(resume::ResumeArgs),
-    /// Print a run's events, and follow it to its end
+    /// Follow a run to its end like `sortie run`; Ctrl-C leaves it running
     #[command(after_help = "\
 Examples:
-  sortie runs events @last
-  sortie runs events 01kafs6w1cef --json")]
+  sortie runs watch @last
+
+The answer goes to standard output, everything else to standard error. The exit
+code is that of `sortie run`.")]
+    Watch {
+        /// ID of a run, its beginning, or @last for the newest run
+        run: RunRef,
+        #[command(flatten)]
+        render: Render,
+    },
+    /// Print what the commands of a run printed
+    #[command(after_help = "\
+Examples:
+  sortie runs logs @last
+  sortie runs logs -f @last | grep -i error")]
+    Logs {
+        /// ID of a run, its beginning, or @last for the newest run
+        run: RunRef,
+        /// Also print output as it comes, until the run ends
+        #[arg(long, short)]
+        follow: bool,
+    },
+    /// Explain the status of a run: why it failed, waits or still runs, and what to do next
+    #[command(after_help = "\
+Examples:
+  sortie runs why @last")]
+    Why {
+        /// ID of a run, its beginning, or @last for the newest run
+        run: RunRef,
+        #[command(flatten)]
+        render: Render,
+    },
+    /// Print a run's transcript to standard output, and follow it to its end
+    #[command(after_help = "\
+Examples:
+  sortie runs events @last >transcript.txt
+  sortie runs events @last --json --after 12")]
     Events {
         /// ID of a run, its beginning, or @last for the newest run
         run: RunRef,

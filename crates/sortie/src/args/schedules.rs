@@ -4,7 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use sortie_api::{Micros, Timestamp, schedule::Overlap};
 
 use super::{
-    Document, Name, Paging, Reference,
+    CallbackArgs, Document, Name, Paging, Reference,
     amount::cost,
     number::{up_to_a_hundred, whole},
 };
@@ -174,12 +174,8 @@ pub(crate) struct ScheduleFields {
     /// Budget of each run, such as $0.50 or 0.5usd
     #[arg(long, value_name = "AMOUNT", value_parser = cost)]
     pub(crate) max_cost: Option<Micros>,
-    /// URL that gets a signed request when a run is final
-    #[arg(long, value_name = "URL", requires = "callback_secret_env")]
-    pub(crate) callback: Option<String>,
-    /// Read the key of the callbacks' signature from this variable
-    #[arg(long, value_name = "VARIABLE", requires = "callback")]
-    pub(crate) callback_secret_env: Option<String>,
+    #[command(flatten)]
+    pub(crate) callback: CallbackArgs,
 }
 
 /// Fields that can be put back to their default.

@@ -3,7 +3,11 @@
 use std::{collections::VecDeque, time::Duration};
 
 use reqwest::{Method, Response, StatusCode, header};
-use sortie_api::{Event, Run, RunId, plain};
+use sortie_api::{
+    Event, Run, RunId,
+    live::{MessageDelta, ToolOutput},
+    plain,
+};
 use sortie_net::sse::{Message, Parser};
 use tokio::time::Instant;
 
@@ -29,6 +33,7 @@ impl Client {
             run,
             after,
             stream: None,
+            is_live: false,
             ready: VecDeque::new(),
             first_pause: PAUSE,
             absence: None,
@@ -57,6 +62,8 @@ impl Client {
 pub(crate) enum Followed {
     /// An event.
     Event(Event),
+    /// A live message, if [`Following::with_live`] asked for them.
+    Live(Live),
     /// The run is final; nothing comes after it.
     Done(Box<Run>),
     /// The engine does not answer, or its rate limit is reached. The next message follows another try.
@@ -65,11 +72,23 @@ pub(crate) enum Followed {
     Back,
 }
 
+/// Live message, which is not recorded. Some may be missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Live {
+    /// The model begins to write.
+    Start,
+    /// Next piece of the text that the model is writing.
+    Text(String),
+    /// Next piece of the output of a command, which the tool call with this ID runs.
+    Output { call: String, text: String },
+}
+
 /// A run's stream across reconnections.
 pub(crate) struct Following {
     client: Client,
     run: RunId,
     after: i64,
+    is_live: bool,
     stream: Option<Stream>,
     ready: VecDeque<Message>,
     first_pause: Duration,
@@ -100,6 +119,12 @@ struct Absence {
 }
 
 impl Following {
+    /// Also asks for live messages.
+    pub(crate) fn with_live(mut self) -> Self {
+        self.is_live = true;
+        self
+    }
+
     /// The next message. Cancel-safe: dropping the call loses no message.
     pub(crate) async fn next(&mut self) -> Result<Followed> {
         loop {
@@ -162,8 +187,8 @@ impl Following {
             },
             Some(earlier) if now.duration_since(earlier.since) >= PATIENCE => {
                 return Err(Failure::unavailable(format!(
-                    "{broken}; the engine has been away for {} minutes. The run continues there or waits for it: follow it \
-                     by `sortie runs events {}`",
+                    "{broken}; the engine has not answered for {} minutes. The run continues there, or waits for the engine: \
+                     follow it by `sortie runs watch {}`",
                     PATIENCE.as_secs() / 60,
                     self.run
                 )));
@@ -193,7 +218,7 @@ impl Following {
         else {
             let request = self
                 .client
-                .request(Method::GET, &format!("v1/runs/{run}/events"))?
+                .request(Method::GET, &format!("v1/runs/{run}/events{}", self.query()))?
                 .header(header::ACCEPT, "text/event-stream")
                 .header("last-event-id", self.after);
             let response = self.client.send_once(request).await?;
@@ -221,6 +246,10 @@ impl Following {
         Ok(if is_news { Filled::News } else { Filled::Greeting })
     }
 
+    fn query(&self) -> &'static str {
+        if self.is_live { "?deltas=true" } else { "" }
+    }
+
     fn read(&mut self, message: &Message) -> Result<Option<Followed>> {
         let unreadable = |error: serde_json::Error| {
             Failure::internal(format!(
@@ -234,7 +263,10 @@ impl Following {
                 .map(|run| Some(Followed::Done(Box::new(run))))
                 .map_err(unreadable);
         }
-        // A message without an id is a live delta that is not recorded; this client shows recorded events.
+        if let Some(live) = live(message) {
+            return Ok(Some(Followed::Live(live)));
+        }
+        // Messages that this version does not know are left out.
         let Ok(event) = serde_json::from_str::<Event>(&message.data) else {
             return Ok(None);
         };
@@ -243,6 +275,22 @@ impl Following {
         }
         self.after = event.id;
         Ok(Some(Followed::Event(event)))
+    }
+}
+
+/// Returns the live message in a message of the stream.
+fn live(message: &Message) -> Option<Live> {
+    match message.event.as_str() {
+        "message_start" => Some(Live::Start),
+        "message_delta" => {
+            let delta: MessageDelta = serde_json::from_str(&message.data).ok()?;
+            Some(Live::Text(delta.text))
+        }
+        "tool_output" => {
+            let ToolOutput { id, text } = serde_json::from_str(&message.data).ok()?;
+            Some(Live::Output { call: id, text })
+        }
+        _ => None,
     }
 }
 

@@ -33,6 +33,7 @@ async fn seen(following: &mut Following) -> Vec<String> {
     loop {
         seen.push(match following.next().await.unwrap() {
             Followed::Event(event) => event.id.to_string(),
+            Followed::Live(live) => format!("{live:?}"),
             Followed::Away(_) => "away".to_owned(),
             Followed::Back => "back".to_owned(),
             Followed::Done(run) => {
@@ -122,7 +123,7 @@ async fn an_engine_that_comes_back_is_followed_on() {
         loop {
             match following.next().await.unwrap() {
                 Followed::Away(_) => {}
-                Followed::Back => return seen(&mut following).await,
+                Followed::Live(_) | Followed::Back => return seen(&mut following).await,
                 other @ (Followed::Event(_) | Followed::Done(_)) => panic!("{other:?}"),
             }
         }
@@ -173,7 +174,29 @@ async fn an_engine_that_stays_away_is_tried_for_five_minutes() {
     assert_eq!(failure.exit, Exit::Unavailable);
     let text = failure.to_string();
     assert!(
-        text.contains("away for 5 minutes") && text.ends_with(&format!("`sortie runs events {RUN}`")),
+        text.contains("not answered for 5 minutes") && text.ends_with(&format!("`sortie runs watch {RUN}`")),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn live_messages_are_asked_for_and_come_between_the_events() {
+    let (listener, client) = client().await;
+    let live = "event: message_start\ndata: {\"model\":\"m\",\"step\":1}\n\n\
+                event: message_delta\ndata: {\"text\":\"Hel\",\"step\":1}\n\n\
+                event: tool_output\ndata: {\"id\":\"call_1\",\"text\":\"a\"}\n\n\
+                event: later\ndata: {}\n\n";
+    let answers = vec![stream(&format!("{}{live}{}", event(1), done()))];
+    let mut following = client.follow(RUN.parse().unwrap(), 0).with_live();
+    let (asked, seen) = tokio::join!(engine(listener, answers), seen(&mut following));
+    assert_eq!(
+        seen,
+        [
+            "1",
+            "Start",
+            "Text(\"Hel\")",
+            "Output { call: \"call_1\", text: \"a\" }"
+        ]
+    );
+    assert!(asked[0].starts_with("GET /v1/runs/run_01kafs6w1cefkstv6qr1ptb0mp/events?deltas=true "));
 }

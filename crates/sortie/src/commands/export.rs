@@ -64,7 +64,7 @@ async fn events(client: &Client, run: RunId) -> Result<(Vec<Event>, Run)> {
             Followed::Away(cause) => {
                 terminal::note(&format!("the events cannot be read, trying again: {cause}"));
             }
-            Followed::Back => {}
+            Followed::Live(_) | Followed::Back => {}
         }
     }
 }

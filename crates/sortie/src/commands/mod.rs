@@ -16,6 +16,7 @@ mod files;
 mod health;
 mod keys;
 mod license;
+mod logs;
 mod master_key;
 mod mcp;
 mod models;
@@ -28,6 +29,7 @@ mod runs;
 mod schedules;
 mod serve;
 mod watch;
+mod why;
 mod workflows;
 
 use std::path::PathBuf;

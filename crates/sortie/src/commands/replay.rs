@@ -8,7 +8,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 use sortie_api::{Micros, limits, plain};
 
-use super::{Context, connections::variable, run};
+use super::{
+    Context,
+    connections::variable,
+    run::{self, StartOptions},
+};
 use crate::{
     args::ReplayArgs,
     client::get,
@@ -48,8 +52,12 @@ async fn on(
     let mut request = completed(used, args.max_cost, given, ask)?;
     let replayed = RawValue::from_string(format!("\"{run}\"")).map_err(unreadable)?;
     request.insert("replay_of".to_owned(), replayed);
-    let form = (args.attendance, Format::of(args.json));
-    run::start(connection, context, &request, form).await
+    let start_options = StartOptions {
+        attendance: args.attendance,
+        format: Format::of(args.json),
+        idempotency_key: None,
+    };
+    run::start(connection, context, &request, start_options).await
 }
 
 /// Definition that a run used, field by field: values keep their original text.

@@ -62,9 +62,10 @@ async fn on(connection: &mut Connection, context: &Context, args: &ResumeArgs) -
         let format = Format::of(args.json);
         let view = View::new(format, context.terminal);
         if format == Format::Text {
-            view.note(&format!("{id} goes on"));
+            view.note(&format!("{id} resumes"));
         }
-        let run = follow::follow(connection, id, 0, view, (OnInterrupt::Leave, interrupted)).await?;
+        let run = connection.client.look_at_run(id).await?;
+        let run = follow::follow(connection, &run, 0, view, (OnInterrupt::Leave, interrupted)).await?;
         if exit == Exit::Success {
             exit = run.status.into();
         }

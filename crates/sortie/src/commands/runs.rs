@@ -4,7 +4,7 @@ use std::iter::once;
 
 use sortie_api::{Run, RunDefinition, RunId, RunStatus, RunUsage};
 
-use super::{Context, artifacts, deliveries, export, replay, resume, watch};
+use super::{Context, artifacts, deliveries, export, logs, replay, resume, watch, why};
 use crate::{
     args::{RunRef, RunsCommand, WhichRuns},
     client::{Client, get},
@@ -27,6 +27,9 @@ pub(super) async fn execute(context: &Context, command: RunsCommand) -> Result<E
         RunsCommand::Get { runs, render } => show(context, &runs, &render).await,
         RunsCommand::Cancel { runs, render } => cancel(context, &runs, &render).await,
         RunsCommand::Resume(args) => resume::resume(context, &args).await,
+        RunsCommand::Watch { run, render } => watch_run(context, &run, &render).await,
+        RunsCommand::Logs { run, follow } => logs::logs(context, &run, follow).await,
+        RunsCommand::Why { run, render } => why::why(context, &run, &render).await,
         RunsCommand::Events { run, after, render } => events(context, &run, after, &render).await,
         RunsCommand::Replay(args) => replay::replay(context, *args).await,
         RunsCommand::Export(args) => export::export(context, &args).await,
@@ -160,28 +163,46 @@ async fn cancel(context: &Context, named: &[RunRef], render: &Render) -> Result<
 }
 
 async fn events(context: &Context, run: &RunRef, after: i64, render: &Render) -> Result<Exit> {
+    let format = if render.is_json() {
+        Format::JsonLines
+    } else {
+        Format::Transcript
+    };
     let show = async |connection: &mut Connection| {
         let id = connection.client.find_run(run).await?;
-        events_on(connection, context, (id, after), render).await
+        follow_to_end(connection, context, (id, after), format).await?;
+        Ok(Exit::Success)
     };
     context.with(render, show).await
 }
 
-async fn events_on(
+/// Follows a run like the command that started it. Leaving the command does not cancel the run.
+async fn watch_run(context: &Context, run: &RunRef, render: &Render) -> Result<Exit> {
+    let format = Format::of(render.is_json());
+    let show = async |connection: &mut Connection| {
+        let id = connection.client.find_run(run).await?;
+        let run = follow_to_end(connection, context, (id, 0), format).await?;
+        Ok(run.status.into())
+    };
+    context.with(render, show).await
+}
+
+/// Follows a run from after an event to its end. Fails if the run is abandoned.
+pub(super) async fn follow_to_end(
     connection: &mut Connection,
     context: &Context,
     (id, after): (RunId, i64),
-    render: &Render,
-) -> Result<Exit> {
+    format: Format,
+) -> Result<Run> {
     let run = connection.client.look_at_run(id).await?;
     if !connection.works_on_nothing() {
-        resume::print_unattended(connection, &[run]).await?;
+        resume::print_unattended(connection, std::slice::from_ref(&run)).await?;
     }
-    let view = View::new(Format::of(render.is_json()), context.terminal);
+    let view = View::new(format, context.terminal);
     let on_interrupt = (OnInterrupt::Leave, interruption());
-    let run = follow::follow(connection, id, after, view, on_interrupt).await?;
+    let run = follow::follow(connection, &run, after, view, on_interrupt).await?;
     if run.status.is_final() {
-        Ok(Exit::Success)
+        Ok(run)
     } else {
         Err(Failure::unavailable(resume::nobody_works_on(&[id])))
     }

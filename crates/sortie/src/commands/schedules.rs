@@ -8,7 +8,9 @@ use sortie_api::{
 
 use super::{Context, connections::variable, run::json};
 use crate::{
-    args::{Clearable, CreateScheduleArgs, Reference, ScheduleFields, SchedulesCommand, UpdateScheduleArgs},
+    args::{
+        CallbackArgs, Clearable, CreateScheduleArgs, Reference, ScheduleFields, SchedulesCommand, UpdateScheduleArgs,
+    },
     client::{Client, Listed, delete, get, patch, post, post_json},
     config::Environment,
     failure::{Exit, Result},
@@ -203,7 +205,7 @@ fn new(args: &CreateScheduleArgs, environment: &Environment) -> Result<CreateSch
         paused_until: fields.paused_until,
         max_consecutive_failures: fields.max_failures,
         max_cost_micros: fields.max_cost.map(Micros::get),
-        callback: callback(fields, environment)?,
+        callback: callback(&fields.callback, environment)?,
     })
 }
 
@@ -212,8 +214,9 @@ fn input(fields: &ScheduleFields) -> Result<Option<Box<serde_json::value::RawVal
     input.map(|document| json("--input", document)).transpose()
 }
 
-fn callback(fields: &ScheduleFields, environment: &Environment) -> Result<Option<Callback>> {
-    let (Some(url), Some(name)) = (&fields.callback, &fields.callback_secret_env) else {
+/// Returns the receiver of callbacks, with its key from the environment.
+pub(super) fn callback(args: &CallbackArgs, environment: &Environment) -> Result<Option<Callback>> {
+    let (Some(url), Some(name)) = (&args.callback_url, &args.callback_secret_env) else {
         return Ok(None);
     };
     Ok(Some(Callback {
@@ -246,7 +249,7 @@ fn changes(args: &UpdateScheduleArgs, environment: &Environment) -> Result<Updat
         paused_until: set!(fields.paused_until, PausedUntil),
         max_consecutive_failures: set!(fields.max_failures, MaxFailures),
         max_cost_micros: set!(fields.max_cost.map(Micros::get), MaxCost),
-        callback: set!(callback(fields, environment)?, Callback),
+        callback: set!(callback(&fields.callback, environment)?, Callback),
     })
 }
 

@@ -4,17 +4,16 @@ use std::{collections::BTreeSet, io::Read, path::Path};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
-use sortie_api::{Timestamp, WorkflowSummary, limits, plain};
+use sortie_api::{Timestamp, WorkflowSummary, plain};
 
 use super::Context;
 use crate::{
     args::{Name, PutWorkflows, WorkflowsCommand},
     client::{Client, delete, get, put},
     failure::{Exit, Failure, Result},
-    input,
+    input::{self, Fields},
     render::{Field, Look, Record, Render, lines, maybe, some, time, without_nulls},
     terminal::{self, harmless},
-    texts,
 };
 
 /// The fields that the engine sets: they are dropped, so that a printed record can be saved again.
@@ -144,7 +143,7 @@ const REFUSED: &str = "# refused:";
 
 /// Saves a definition in TOML and returns its revision.
 async fn save(client: &Client, name: &Name, text: &str) -> Result<i64> {
-    let definition: Value = toml(text).map_err(Failure::usage)?.into();
+    let definition: Value = input::toml(text).map_err(Failure::usage)?.into();
     let saved: Workflow = client.ask(put(path(name), &definition)).await?;
     Ok(saved.revision)
 }
@@ -184,7 +183,7 @@ async fn put_all(context: &Context, args: &PutWorkflows) -> Result<Exit> {
 struct FromFile {
     place: String,
     name: Name,
-    definition: Value,
+    definition: Fields,
 }
 
 fn files(args: &PutWorkflows) -> Result<Vec<FromFile>> {
@@ -211,30 +210,20 @@ fn files(args: &PutWorkflows) -> Result<Vec<FromFile>> {
 }
 
 fn from_file(path: &Path, name: Option<Name>, stdin: &mut impl Read) -> Result<FromFile> {
-    let from_stdin = path == Path::new("-");
-    let (place, text) = input::file_or_stdin(path, stdin, limits::BODY_BYTES)?;
+    let (place, mut definition) = input::object(path, stdin)?;
     let wrong = |what: String| Failure::usage(format!("{place}: {what}"));
-    let ending = if from_stdin {
-        Some("json")
-    } else {
-        path.extension().and_then(|ending| ending.to_str())
-    };
-    let mut definition = match ending {
-        Some("json") => serde_json::from_str(&text)
-            .map_err(|error| wrong(format!("not JSON: {}", plain::json(&error))))?,
-        Some("yaml" | "yml") => texts::yaml(&text).map_err(|rule| wrong(format!("not YAML: {rule}")))?,
-        Some("toml") => toml(&text).map_err(wrong)?,
-        _ => return Err(wrong("name it .toml, .yaml, .yml or .json".to_owned())),
-    };
     let own_name = definition.remove("name");
     for field in GIVEN {
         definition.remove(field);
     }
+    let own_name = own_name.map(|name| serde_json::from_str::<String>(name.get()));
     let name = match (name, own_name) {
         (Some(name), _) => name,
-        (None, Some(Value::String(name))) => named(&name).map_err(|rule| wrong(format!("name: {rule}")))?,
-        (None, Some(_)) => return Err(wrong("name: must be a text".to_owned())),
-        (None, None) if from_stdin => return Err(wrong("has no name: give one by --name".to_owned())),
+        (None, Some(Ok(name))) => named(&name).map_err(|rule| wrong(format!("name: {rule}")))?,
+        (None, Some(Err(_))) => return Err(wrong("name: must be a text".to_owned())),
+        (None, None) if path == Path::new("-") => {
+            return Err(wrong("has no name: give one by --name".to_owned()));
+        }
         (None, None) => {
             let stem = path
                 .file_stem()
@@ -245,43 +234,14 @@ fn from_file(path: &Path, name: Option<Name>, stdin: &mut impl Read) -> Result<F
         }
     };
     Ok(FromFile {
-        name,
-        definition: definition.into(),
         place,
+        name,
+        definition,
     })
 }
 
 fn named(text: &str) -> std::result::Result<Name, &'static str> {
     text.parse()
-}
-
-fn toml(text: &str) -> std::result::Result<Map<String, Value>, String> {
-    texts::toml(text)
-        .map_err(|rule| format!("not TOML: {rule}"))?
-        .into_iter()
-        .map(|(name, value)| {
-            let value = json(value).ok_or_else(|| format!("{name}: has a number that JSON does not have"))?;
-            Ok((name, value))
-        })
-        .collect()
-}
-
-/// A value of TOML in JSON, with times as texts; `None` for infinities and NaN.
-fn json(value: toml::Value) -> Option<Value> {
-    Some(match value {
-        toml::Value::String(text) => text.into(),
-        toml::Value::Integer(number) => number.into(),
-        toml::Value::Float(number) => serde_json::Number::from_f64(number)?.into(),
-        toml::Value::Boolean(on) => on.into(),
-        toml::Value::Datetime(time) => time.to_string().into(),
-        toml::Value::Array(items) => items.into_iter().map(json).collect::<Option<Vec<_>>>()?.into(),
-        toml::Value::Table(fields) => Value::Object(
-            fields
-                .into_iter()
-                .map(|(name, value)| Some((name, json(value)?)))
-                .collect::<Option<_>>()?,
-        ),
-    })
 }
 
 #[cfg(test)]
@@ -304,7 +264,12 @@ mod tests {
 
         fn read(&self, name: &str, text: &str) -> Result<(String, Value)> {
             let path = self.file(name, text);
-            from_file(&path, None, &mut std::io::empty()).map(|file| (file.name.to_string(), file.definition))
+            from_file(&path, None, &mut std::io::empty()).map(|file| {
+                (
+                    file.name.to_string(),
+                    serde_json::to_value(file.definition).unwrap(),
+                )
+            })
         }
     }
 

@@ -1,8 +1,11 @@
 //! The command line: its output and its exit codes.
 
+mod batches;
 mod console;
+mod following;
 mod interrupts;
 mod lists;
+mod pseudo_terminal;
 mod watch;
 
 use std::{
@@ -473,7 +476,7 @@ async fn artifacts_are_listed_printed_and_saved_below_one_folder() -> Checked {
     let prompt = "```sh\nmkdir -p outputs/a && printf 'the report' > outputs/a/report.md && ln -s x outputs/link\n```\n";
     let output = exits(node.sortie(&["run", prompt]), 0)?;
     let transcript = text(&output.stderr);
-    for part in ["kept outputs/a/report.md", "not kept: outputs/link: a link"] {
+    for part in ["saved outputs/a/report.md", "not saved: outputs/link: a link"] {
         ensure!(transcript.contains(part), "{part:?} is missing in:\n{transcript}");
     }
     let runs = node.client()?.list("").await?;

@@ -17,28 +17,19 @@ use crate::{
 };
 
 /// A folder, and commands in it that use a scripted model.
-struct Rig {
+pub(crate) struct Rig {
     folder: TempDir,
     model: ScriptedModel,
 }
 
 impl Rig {
-    async fn start(script: impl IntoIterator<Item = Turn>) -> Result<Self> {
+    pub(crate) async fn start(script: impl IntoIterator<Item = Turn>) -> Result<Self> {
         let model = ScriptedModel::start(script).await?;
-        let folder = tempfile::tempdir()?;
-        fs::write(
-            folder.path().join("sortie.toml"),
-            format!(
-                "default_model = \"scripted\"\n[providers.test]\napi = \"openai-chat\"\nbase_url = \"{}\"\n\
-                 [models.scripted]\nprovider = \"test\"\ncontext_window = 100000\nmax_output_tokens = 4096\n\
-                 free = true\n",
-                model.base_url()
-            ),
-        )?;
+        let folder = folder_for(&model.base_url())?;
         Ok(Self { folder, model })
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = alone(self.folder.path(), arguments);
         command.env_remove("SORTIE_DEFAULT_MODEL");
         command
@@ -51,6 +42,20 @@ impl Rig {
         self.model.asked(asked).await?;
         Ok(running)
     }
+}
+
+/// Makes a folder with a configuration for the model server at this address.
+pub(crate) fn folder_for(base_url: &str) -> Result<TempDir> {
+    let folder = tempfile::tempdir()?;
+    fs::write(
+        folder.path().join("sortie.toml"),
+        format!(
+            "default_model = \"scripted\"\n[providers.test]\napi = \"openai-chat\"\nbase_url = \"{base_url}\"\n\
+             [models.scripted]\nprovider = \"test\"\ncontext_window = 100000\nmax_output_tokens = 4096\n\
+             free = true\n"
+        ),
+    )?;
+    Ok(folder)
 }
 
 /// A running `sortie run`, killed on drop.
@@ -139,7 +144,7 @@ async fn a_run_whose_command_was_killed_is_told_and_resumed() -> Checked {
     let resumed = exits(rig.command(&["runs", "resume"]), 0)?;
     assert_eq!(text(&resumed.stdout), "It went on.\n");
     let told = text(&resumed.stderr);
-    ensure!(told.contains(&format!("{id} goes on")), "{told}");
+    ensure!(told.contains(&format!("{id} resumes")), "{told}");
     ensure!(told.contains("the worker was lost"), "{told}");
     let listed = exits(rig.command(&["runs", "list"]), 0)?;
     ensure!(!text(&listed.stderr).contains("nobody works"), "{listed:?}");
@@ -207,7 +212,7 @@ async fn the_first_run_keeps_its_engine_for_the_second_until_it_is_told_to_leave
     assert_eq!(first.end()?.0, Some(3));
     let (code, answer, beside) = second.end()?;
     assert_eq!((code, answer.as_str()), (Some(0), "By myself.\n"), "{beside}");
-    ensure!(beside.contains("this one goes on with the run"), "{beside}");
+    ensure!(beside.contains("this one continues the run"), "{beside}");
     Ok(())
 }
 
@@ -266,7 +271,7 @@ async fn the_events_of_a_run_that_nobody_works_on_are_printed_and_not_waited_for
             );
             ensure!(events.contains("worker_started"), "{events}");
         } else {
-            ensure!(told.contains("without commands"), "{told}");
+            ensure!(events.contains("without commands"), "{events}");
         }
     }
     Ok(())
@@ -288,7 +293,7 @@ async fn a_member_looks_at_runs_while_another_command_has_the_engine() -> Checke
         let listed = text(&exits(member(arguments), 0)?.stdout);
         ensure!(listed.contains(&first.id), "{listed}");
     }
-    let mut events = Running::follow(member(&["runs", "events", &first.id]), &first.id)?;
+    let mut events = Running::follow(member(&["runs", "watch", &first.id]), &first.id)?;
     events.until("without commands")?;
     rig.model.release();
     let (code, _, beside) = events.end()?;
@@ -303,14 +308,14 @@ async fn events_are_followed_to_the_end_of_the_engine_of_another_command() -> Ch
     let rig = Rig::start([held()]).await?;
     let first = rig.run(1).await?;
     let id = first.id.clone();
-    let mut events = Running::follow(rig.command(&["runs", "events", &id]), &id)?;
+    let mut events = Running::follow(rig.command(&["runs", "watch", &id]), &id)?;
     events.until("without commands")?;
     first.signal("-KILL")?;
     drop(first);
     let (code, _, beside) = events.end()?;
     assert_eq!(code, Some(69), "{beside}");
     assert_contains!(beside, &format!("nobody works on {id}"));
-    assert_lacks!(beside, "goes on with the run");
+    assert_lacks!(beside, "continues the run");
     Ok(())
 }
 
@@ -321,7 +326,7 @@ async fn a_server_that_comes_back_is_followed_on() -> Checked {
     let mut running = Running::start(node.sortie(&["run", "```wait 600000\n```\n", "--no-shell"]))?;
     node.kill()?;
     let away = running.until("the engine does not answer")?;
-    ensure!(away.contains("the run goes on meanwhile"), "{away}");
+    ensure!(away.contains("the run continues without this command"), "{away}");
     node.restart().await?;
     running.until("the engine answers again")?;
     exits(node.sortie(&["runs", "cancel", &running.id]), 0)?;
