@@ -26,6 +26,28 @@ pub fn refuses_prompt(settings: &Settings, prompt: &str) -> Option<&'static str>
     (is_stopgap && !is_runbook(prompt)).then_some(NO_LANGUAGE_MODEL)
 }
 
+/// Returns the models that an engine with these settings has.
+///
+/// # Errors
+/// Invalid settings.
+pub fn model_catalog(settings: &Settings) -> Result<ModelCatalog, Refusal> {
+    let Catalog {
+        default_model,
+        models,
+        ..
+    } = catalog(settings).map_err(|error| ErrorCode::InvalidRequest.because(error.to_string()))?;
+    Ok(ModelCatalog {
+        default_model,
+        models: models.iter().map(|model| model.info().clone()).collect(),
+    })
+}
+
+/// Similarity of names, of at most 1, from which an unknown model is taken for a misspelt one.
+const SIMILAR: f64 = 0.85;
+
+/// Number of models that a message lists.
+const LISTED: usize = 10;
+
 impl Models {
     /// The models that the operator's settings make usable, `runbook` among them.
     pub(crate) fn new(settings: &Settings, figures: &ModelFigures) -> Result<Self, Refusal> {
@@ -68,5 +90,66 @@ impl Models {
 
     pub(crate) fn get(&self, id: &str) -> Option<&Arc<dyn Model>> {
         self.by_id.get(id)
+    }
+
+    /// Returns the rule that refuses an unknown model, with the model that is probably meant, or else with those there are.
+    pub(crate) fn unknown(&self, id: &str) -> String {
+        let ids: Vec<_> = self
+            .catalog
+            .models
+            .iter()
+            .map(|model| model.id.as_str())
+            .collect();
+        let remedy = match nearest_model(id, &ids) {
+            Some(near) => format!("did you mean {near:?}?"),
+            None => {
+                let listed = ids.iter().take(LISTED).copied().collect::<Vec<_>>().join(", ");
+                match ids.len().saturating_sub(LISTED) {
+                    0 => format!("this engine has {listed}"),
+                    more => format!("this engine has {listed} and {more} more"),
+                }
+            }
+        };
+        format!("no model {id:?}; {remedy}")
+    }
+}
+
+/// Returns the model whose id is most similar to an unknown one, or contains it, such as `claude-opus-5-5` for `opus`.
+fn nearest_model<'a>(id: &str, known: &[&'a str]) -> Option<&'a str> {
+    let id = id.to_ascii_lowercase();
+    let similarity = |known: &str| {
+        let known = known.to_ascii_lowercase();
+        if id.len() > 2 && known.contains(&id) {
+            1.0
+        } else {
+            strsim::jaro_winkler(&id, &known)
+        }
+    };
+    let rated = known.iter().map(|known| (similarity(known), *known));
+    // Of equals the first, which is the better model of its provider.
+    let best = rated.reduce(|best, next| if next.0 > best.0 { next } else { best });
+    best.filter(|(similarity, _)| *similarity >= SIMILAR)
+        .map(|(_, known)| known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_or_shortened_model_has_a_nearest_one() {
+        let known = ["claude-opus-5-5", "claude-haiku-5", "gpt-6", "runbook"];
+        for (id, near) in [
+            ("claude-opus-55", Some("claude-opus-5-5")),
+            ("Claude-Opus-5.5", Some("claude-opus-5-5")),
+            ("haiku", Some("claude-haiku-5")),
+            ("gtp-6", Some("gpt-6")),
+            ("runbok", Some("runbook")),
+            ("nothing", None),
+            ("x", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest_model(id, &known), near, "{id}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use sortie_engine::{Clock, create_key_offline};
 use super::Context;
 use crate::{
     args::{Grace, KeysCommand},
-    client::{delete, get, post_json},
+    client::{ClientKey, KeySource, delete, get, post_json},
     connect::{Connection, database_exists},
     data_dir::{DataDir, NodeKey, Owner},
     failure::{Exit, Failure, Result},
@@ -167,7 +167,8 @@ async fn rotate_on(
         && let Some(held) = held_key(data_dir)
         && let Ok(held) = Secret::parse(SELF_HOSTED_KEY, &held)
     {
-        let me = client.with_key(held.expose().to_owned());
+        let source = KeySource::File(data_dir.key_file(NodeKey::Admin));
+        let me = client.with_key(ClientKey::new(held.expose(), source));
         let id = match me.ask::<OrganizationInfo>(get("v1/me")).await {
             Ok(me) => me.key_id,
             // The engine has revoked this key.
