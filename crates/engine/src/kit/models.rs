@@ -114,7 +114,7 @@ impl Models {
     }
 }
 
-/// Returns the model whose id is most similar to an unknown one, or contains it, such as `claude-opus-5-5` for `opus`.
+/// Returns the model with the id most similar to an unknown one, or with one that contains it: `claude-opus-5-5` for `opus`.
 fn nearest_model<'a>(id: &str, known: &[&'a str]) -> Option<&'a str> {
     let id = id.to_ascii_lowercase();
     let similarity = |known: &str| {

@@ -18,7 +18,7 @@ pub(crate) struct RawCall {
 
 /// Answer to a call.
 pub(crate) enum RawAnswer {
-    /// One JSON value.
+    /// A JSON value.
     Json(Bytes),
     /// Other content, such as a file or a stream of events.
     Other(Content),

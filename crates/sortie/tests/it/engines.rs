@@ -1,4 +1,4 @@
-//! Which engine a command talks to, and the commands around it: `init`, `login`, `contexts`, `api`, `models`, completion
+//! The choice of an engine, and the commands around it: `init`, `login`, `contexts`, `api`, `models`, completion
 //! (`docs/ENGINES.md`).
 
 use std::{
