@@ -135,7 +135,7 @@ mod tests {
         assert_eq!((get.method, get.body), (Method::GET, None));
         let post = called(&["POST", "v1/runs", "--field", "prompt=x", "--field", "max_steps=3"]).unwrap();
         assert_eq!(post.path, "v1/runs");
-        assert_eq!(post.body.unwrap(), br#"{"prompt":"x","max_steps":3}"#);
+        assert_eq!(post.body.unwrap(), br#"{"max_steps":3,"prompt":"x"}"#);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use sortie_engine::model_catalog;
 use super::Context;
 use crate::{
     client::get,
+    connect::{Connection, Need},
     data_dir::{DataDir, Occupancy},
     failure::{Exit, Failure, Result},
     render::{Record, Render, grid, some},
@@ -49,7 +50,10 @@ pub(super) async fn list(context: &Context, render: Render) -> Result<Exit> {
     let config = context.client_config(&context.flags)?;
     let is_running = matches!(DataDir::new(&config.data_dir).occupancy()?, Occupancy::Engine(_));
     if context.named_engine().is_some() || is_running {
-        return context.one::<ModelCatalog>(render, get("v1/models")).await;
+        let connection = context.open(&config, Need::Records).await?;
+        let ask = async |connection: &mut Connection| connection.client.ask(get("v1/models")).await;
+        let catalog: ModelCatalog = connection.during(ask).await?;
+        return render.one(&catalog);
     }
     let catalog = model_catalog(&config.models)
         .map_err(|error| Failure::new(Exit::Configuration, error.to_string()))?;

@@ -192,7 +192,7 @@ async fn api_calls_an_operation_and_prints_its_answer() -> Checked {
             "max_steps=3",
         ],
     )?;
-    assert_has!(created, {"status": "queued", "prompt": "hello"});
+    assert_has!(created, {"status": "queued", "title": "hello"});
     let id = created["id"].as_str().context("no id")?;
     client.finished(id).await?;
     let page = json_said(&node, &["api", "get", "v1/runs", "--field", "limit=1"])?;
