@@ -17,7 +17,7 @@ pub(crate) struct Models {
 
 /// Rule for a prompt that needs a language model, on an engine that has none.
 pub(crate) const NO_LANGUAGE_MODEL: &str = "no language model is configured; set ANTHROPIC_API_KEY, OPENAI_API_KEY or \
-                                     GEMINI_API_KEY, or name one (docs/MODELS.md)";
+                                     GEMINI_API_KEY, or run `sortie init` (docs/MODELS.md)";
 
 /// Returns the rule that refuses a prompt without a named model, if these settings have no language model for it. Also returns
 /// `None` for settings that are invalid themselves.
@@ -100,17 +100,14 @@ impl Models {
             .iter()
             .map(|model| model.id.as_str())
             .collect();
-        let remedy = match nearest_model(id, &ids) {
-            Some(near) => format!("did you mean {near:?}?"),
-            None => {
-                let listed = ids.iter().take(LISTED).copied().collect::<Vec<_>>().join(", ");
-                match ids.len().saturating_sub(LISTED) {
-                    0 => format!("this engine has {listed}"),
-                    more => format!("this engine has {listed} and {more} more"),
-                }
-            }
-        };
-        format!("no model {id:?}; {remedy}")
+        if let Some(near) = nearest_model(id, &ids) {
+            return format!("no model {id:?}; did you mean {near:?}?");
+        }
+        let listed = ids.iter().take(LISTED).copied().collect::<Vec<_>>().join(", ");
+        match ids.len().saturating_sub(LISTED) {
+            0 => format!("no model {id:?}; this engine has {listed}"),
+            more => format!("no model {id:?}; this engine has {listed} and {more} more"),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `sortie serve`: runs a node until it receives a signal to stop.
 
 use sortie_api::{check::Verdict, plain};
-use sortie_engine::Providers;
+use sortie_engine::{Providers, refuses_prompt};
 use sortie_sandbox::{Capabilities, Level};
 
 use super::{
@@ -27,32 +27,27 @@ pub(super) async fn serve(context: &Context, args: &ServeArgs) -> Result<Exit> {
     let telemetry = logging::start_with_traces(&config, context.terminal)?;
     let mut told_to_stop = interruption();
     let data_dir = DataDir::new(&config.data_dir);
+    let is_watched = config.log.format == LogFormat::Text && context.terminal.stderr_is_terminal();
     let owner = data_dir.own()?;
-    if owner.is_new_folder() {
+    let is_new_folder = owner.is_new_folder();
+    if is_new_folder && !is_watched {
         tell(&config, &data_dir.made());
     }
     let node = tokio::select! {
-        node = Node::start(&config, owner, config.listen, Purpose::Serve, telemetry.traces()) => node?,
+        node = Node::start(&config, owner, config.listen, Purpose::Serve, telemetry.traces()) => node,
         () = &mut told_to_stop => return Ok(Exit::Success),
     };
-    let is_watched = config.log.format == LogFormat::Text && context.terminal.stderr_is_terminal();
-    log_sandbox(node.sandbox(), is_watched);
-    if !is_watched {
-        tracing::info!(database = %config.database_url, data_dir = %config.data_dir.display(), "listening on {}", node.url());
-        if let Some(console) = node.console(&config) {
-            tracing::info!("the console is at {console}");
-        }
+    if node.is_err() && is_new_folder && is_watched {
+        tell(&config, &data_dir.made());
     }
-    if let Some(key) = node.first_key() {
-        let greeting = tokio::select! {
-            greeting = greeting(&node, &config, key) => greeting?,
-            () = &mut told_to_stop => return stop_before_serving(node, telemetry).await,
-        };
-        for line in greeting {
-            tell(&config, &line);
+    let node = node?;
+    log_start(&node, &config, is_watched);
+    tokio::select! {
+        greeted = greet(&node, &config, is_watched) => greeted?,
+        () = &mut told_to_stop => {
+            stopped(node, telemetry).await;
+            return Ok(Exit::Success);
         }
-    } else if is_watched {
-        tell(&config, &format!("{}; Ctrl-C stops it", address(&node, &config)));
     }
     let server_ended = node.server_ended();
     let outcome = tokio::select! {
@@ -74,9 +69,37 @@ pub(super) async fn serve(context: &Context, args: &ServeArgs) -> Result<Exit> {
     }
 }
 
-async fn stop_before_serving(node: Node, telemetry: Telemetry) -> Result<Exit> {
-    stopped(node, telemetry).await;
-    Ok(Exit::Success)
+/// Logs the start for those who read the log. A person at a terminal gets the lines of [`greet`] instead.
+fn log_start(node: &Node, config: &Config, is_watched: bool) {
+    log_sandbox(node.sandbox(), is_watched);
+    if is_watched {
+        return;
+    }
+    if let Some(rule) = refuses_prompt(&config.models, "") {
+        tracing::warn!("{rule}; until then only prompts with blocks for `runbook` run");
+    }
+    tracing::info!(database = %config.database_url, data_dir = %config.data_dir.display(), "listening on {}", node.url());
+    if let Some(console) = node.console(config) {
+        tracing::info!("the console is at {console}");
+    }
+}
+
+/// Prints four lines at the first start, and at later ones a single line on a terminal.
+async fn greet(node: &Node, config: &Config, is_watched: bool) -> Result<()> {
+    if let Some(key) = node.first_key() {
+        for line in greeting(node, config, key).await? {
+            tell(config, &line);
+        }
+    } else if is_watched {
+        let models = refuses_prompt(&config.models, "").map(|_| format!("; {NO_LANGUAGE_MODEL}"));
+        let line = format!(
+            "{}{}; Ctrl-C stops it",
+            address(node, config),
+            models.unwrap_or_default()
+        );
+        tell(config, &line);
+    }
+    Ok(())
 }
 
 /// Returns the lines for the person who starts an engine for the first time: its address, its key, its models, and the worst

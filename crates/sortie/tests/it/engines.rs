@@ -14,7 +14,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
     routing::get,
 };
-use sortie_testkit::node::binary_command;
+use sortie_testkit::{node::binary_command, serve::Serving};
 use tempfile::TempDir;
 
 use crate::{prelude::*, terminal::at_a_terminal};
@@ -222,9 +222,7 @@ async fn api_calls_an_operation_and_prints_its_answer() -> Checked {
 }
 
 /// A provider that accepts the key `sk-good`.
-async fn provider() -> Result<String> {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    let url = format!("http://{}", listener.local_addr()?);
+async fn provider() -> Result<Serving> {
     let answer = async |headers: HeaderMap| {
         let is_good = headers.get("x-api-key").is_some_and(|key| key == "sk-good");
         if is_good {
@@ -236,13 +234,13 @@ async fn provider() -> Result<String> {
             )
         }
     };
-    tokio::spawn(async move { axum::serve(listener, Router::new().route("/v1/models", get(answer))).await });
-    Ok(url)
+    Ok(Serving::start(Router::new().route("/v1/models", get(answer))).await?)
 }
 
 #[tokio::test]
 async fn init_asks_for_a_key_checks_it_and_writes_the_configuration() -> Checked {
-    let (user, url) = (User::new()?, provider().await?);
+    let (user, provider) = (User::new()?, provider().await?);
+    let url = provider.base_url();
     let init = |arguments: &[&str]| {
         let mut command = user.sortie(arguments);
         command.env("ANTHROPIC_BASE_URL", &url);
@@ -337,6 +335,33 @@ async fn the_first_start_says_where_everything_is_and_later_ones_do_not() -> Che
     Ok(())
 }
 
+/// At a terminal nothing else is printed before the engine stops.
+#[test]
+fn a_start_at_a_terminal_prints_four_lines_and_later_a_single_one() -> Checked {
+    let user = User::new()?;
+    let serve = |last: &str| {
+        let mut serve = user.sortie(&["serve", "--listen", "127.0.0.1:0"]);
+        serve.env_remove("SORTIE_DEFAULT_MODEL");
+        let output = exits(at_a_terminal(&serve, &[(last, "\u{3}")]), 0)?;
+        let shown = text(&output.stdout);
+        let lines = shown.lines().take_while(|line| !line.contains("stopping"));
+        anyhow::Ok(lines.map(str::to_owned).collect::<Vec<_>>())
+    };
+    let first = serve("`sortie doctor` finds")?;
+    let [key, console, saved, models, doctor, ..] = first.as_slice() else {
+        anyhow::bail!("{first:?}");
+    };
+    ensure!(key.starts_with("sts_"), "{first:?}");
+    assert_contains!(console, "/console/", "sortie console");
+    assert_contains!(saved, "the admin key", "data/admin.key");
+    assert_contains!(models, "`sortie init`");
+    assert_contains!(doctor, "sortie doctor");
+    let later = serve("Ctrl-C stops it")?;
+    assert_contains!(later[0], "the engine is ready", "/console/");
+    ensure!(later.len() <= 2, "{later:?}");
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_misspelt_model_is_refused_with_the_nearest_one() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -351,15 +376,12 @@ async fn names_and_ids_are_completed_from_the_engine() -> Checked {
     let (_, run) = client.complete(&plain("a finished run")).await?;
     client.put("/v1/workflows/daily", &plain("x")).expect(201).await?;
     let complete = |node: &Node, words: &[&str]| -> Result<String> {
-        let arguments: Vec<_> = ["--", "sortie", "--data-dir"].iter().copied().collect();
         let data = node.data_dir().display().to_string();
-        let arguments = arguments
-            .into_iter()
-            .chain([data.as_str()])
-            .chain(words.iter().copied());
+        let begin = ["--", "sortie", "--data-dir", &data];
         let mut command = binary_command(Path::new(env!("CARGO_BIN_EXE_sortie")));
         command
-            .args(arguments)
+            .args(begin)
+            .args(words)
             .env("SORTIE_COMPLETE", "fish")
             .current_dir(node.data_dir())
             .stdin(Stdio::null());

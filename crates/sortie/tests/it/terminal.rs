@@ -2,14 +2,14 @@
 
 use std::process::Command;
 
-/// Shows a command in a new terminal, and types each answer once its question ends the output.
+/// Shows a command in a new terminal, and types each answer once its question is there.
 const TERMINAL: &str = r#"
 import json, os, pty, sys
 dialogue = json.loads(os.environ.pop("DIALOGUE"))
 pid, terminal = pty.fork()
 if pid == 0:
     os.execvp(sys.argv[1], sys.argv[1:])
-shown = b""
+shown, answered = b"", 0
 while True:
     try:
         read = os.read(terminal, 4096)
@@ -18,7 +18,8 @@ while True:
     if not read:
         break
     shown += read
-    if dialogue and shown.endswith(dialogue[0][0].encode()):
+    if dialogue and dialogue[0][0].encode() in shown[answered:]:
+        answered = len(shown)
         os.write(terminal, dialogue.pop(0)[1].encode() + b"\r")
 sys.stdout.buffer.write(shown)
 sys.stdout.flush()
