@@ -361,6 +361,9 @@ impl ServeArgs {
 }
 
 #[cfg(test)]
+mod help_tests;
+
+#[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
     use proptest::prelude::*;

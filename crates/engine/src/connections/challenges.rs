@@ -57,7 +57,7 @@ impl Connections {
                 None => "more scopes than were granted".to_owned(),
             };
             format!(
-                "the server wants {wanted}: authorize the connection again (POST /v1/connections/{}/oauth)",
+                "the server wants {wanted}: authorize the connection again (`sortie connections authorize {}`)",
                 row.name
             )
         });

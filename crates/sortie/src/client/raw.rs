@@ -1,4 +1,4 @@
-//! Calls whose answers are passed on unread.
+//! Calls of any operation, with the answers as the engine sends them.
 
 use bytes::Bytes;
 use reqwest::{Method, header};

@@ -304,7 +304,7 @@ fn write(target: &Path, own: &PathBuf, text: &str) -> Result<()> {
     })
 }
 
-/// Says what was written, after it was read as every command reads it.
+/// Reads the configuration as every command does, and prints a summary.
 fn report(target: &Path, key_file: Option<&Path>, text: &str) -> Result<()> {
     let config = Config::of_text(target, text)?;
     let catalog = model_catalog(&config.models)

@@ -199,7 +199,7 @@ fn tell(config: &Config, text: &str) {
     }
 }
 
-/// Logs the confinement of commands. A person at a terminal sees only what is less than it should be.
+/// Logs the confinement of commands. A person at a terminal sees only warnings.
 fn log_sandbox(sandbox: std::result::Result<&Capabilities, &str>, is_watched: bool) {
     match sandbox {
         Ok(found) if is_watched && found.level != Level::None => {}

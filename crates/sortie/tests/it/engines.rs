@@ -41,7 +41,7 @@ impl User {
         self.root.path().join(below)
     }
 
-    /// A command of the user, whose standard input is empty.
+    /// A command of the user with an empty standard input.
     fn sortie(&self, arguments: &[&str]) -> Command {
         let mut command = binary_command(Path::new(env!("CARGO_BIN_EXE_sortie")));
         command
