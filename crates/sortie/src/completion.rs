@@ -31,9 +31,6 @@ const VARIABLE: &str = "SORTIE_COMPLETE";
 /// Time after which a completion goes without the engine.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Number of entries that the engine is asked for: a page.
-const ENTRIES: usize = 100;
-
 /// Kind of names and IDs that an argument takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Resource {
@@ -100,12 +97,13 @@ fn resource(path: &[String], arg: &Arg) -> Option<Resource> {
         };
     }
     match (path.as_slice(), id) {
+        // These name something new.
+        (["schedules", "create"] | ["connections", "put"], "name") => None,
         (["runs", ..] | ["open"], "run" | "runs") => Some(Resource::Runs),
-        (["workflows", "get" | "delete" | "edit", ..], "name") => Some(Resource::Workflows),
-        (["schedules", "create"], _) => None,
+        (["workflows", "get" | "delete" | "edit", ..], "name") | (["schedules", ..], "workflow") => {
+            Some(Resource::Workflows)
+        }
         (["schedules", ..], "schedule" | "schedules") => Some(Resource::Schedules),
-        (["schedules", ..], "workflow") => Some(Resource::Workflows),
-        (["connections", "put"], _) => None,
         (["connections", ..], "name" | "names") => Some(Resource::Connections),
         (["files", ..], "file" | "files") => Some(Resource::Files),
         (["keys", ..], "key" | "keys") => Some(Resource::Keys),
@@ -121,7 +119,7 @@ fn candidates(resource: Resource) -> Vec<CompletionCandidate> {
         let names = contexts::names(&environment).unwrap_or_default();
         return names
             .into_iter()
-            .map(|(name, url)| candidate(name, Some(url)))
+            .map(|(name, url)| candidate(&name, Some(&url)))
             .collect();
     }
     let Ok(client) = client(&environment) else {
@@ -149,7 +147,7 @@ fn client(environment: &Environment) -> Result<Client> {
         Some(named) => named,
         None => data_dir
             .running_engine()?
-            .map(|engine| NamedEngine::of_data_folder(engine.url))
+            .map(|engine| NamedEngine::of_data_folder(&engine.url))
             .ok_or_else(|| Failure::unavailable("no engine is running"))?,
     };
     let key = named.key(environment, &data_dir)?;
@@ -178,41 +176,32 @@ fn global(words: &[String]) -> Global {
 /// Asks the engine for the entries.
 async fn ask(client: &Client, resource: Resource) -> Result<Value> {
     let path = match resource {
-        Resource::Runs => "v1/runs",
+        Resource::Runs => "v1/runs?limit=100",
         Resource::Workflows => "v1/workflows",
         Resource::Schedules => "v1/schedules",
         Resource::Connections => "v1/connections",
-        Resource::Files => "v1/files",
+        Resource::Files => "v1/files?limit=100",
         Resource::Keys => "v1/admin/keys",
         Resource::Models => "v1/models",
         Resource::Contexts => return Ok(Value::Null),
-    };
-    let path = match resource {
-        Resource::Runs | Resource::Files => format!("{path}?limit={ENTRIES}"),
-        _ => path.to_owned(),
     };
     client.ask(get(path)).await
 }
 
 /// Reads the entries of a list, of a page or of the catalog.
 fn entries(resource: Resource, answer: &Value) -> Vec<CompletionCandidate> {
-    let list = match answer {
-        Value::Object(page) => page.get("items").or_else(|| page.get("models")),
-        list => Some(list),
-    };
+    let page = answer.get("items").or_else(|| answer.get("models"));
+    let list = page.unwrap_or(answer).as_array();
     let (name, helps): (&str, &[&str]) = match resource {
         Resource::Runs => ("id", &["title", "description", "status"]),
         Resource::Workflows => ("name", &["description"]),
         Resource::Schedules => ("id", &["name", "description", "workflow"]),
         Resource::Connections => ("name", &["description", "url", "type"]),
-        Resource::Files => ("id", &["name"]),
-        Resource::Keys => ("id", &["name"]),
-        Resource::Models => ("id", &["name"]),
+        Resource::Files | Resource::Keys | Resource::Models => ("id", &["name"]),
         Resource::Contexts => ("name", &[]),
     };
-    let text = |entry: &Value, field: &str| Some(entry.get(field)?.as_str()?.to_owned());
-    list.and_then(Value::as_array)
-        .into_iter()
+
+    list.into_iter()
         .flatten()
         .filter_map(|entry| {
             let help = helps
@@ -223,10 +212,15 @@ fn entries(resource: Resource, answer: &Value) -> Vec<CompletionCandidate> {
         .collect()
 }
 
+/// Returns a text field of an entry.
+fn text<'a>(entry: &'a Value, field: &str) -> Option<&'a str> {
+    entry.get(field)?.as_str()
+}
+
 /// Returns a candidate with the first line of its help. The text comes from users.
-fn candidate(name: String, help: Option<String>) -> CompletionCandidate {
+fn candidate(name: &str, help: Option<&str>) -> CompletionCandidate {
     let help = help.map(|help| harmless(help.lines().next().unwrap_or_default()).into_owned());
-    CompletionCandidate::new(harmless(&name).into_owned()).help(help.map(Into::into))
+    CompletionCandidate::new(harmless(name).into_owned()).help(help.map(Into::into))
 }
 
 #[cfg(test)]

@@ -88,8 +88,8 @@ impl NamedEngine {
     }
 
     /// The engine that runs in the data folder.
-    pub(crate) fn of_data_folder(url: String) -> Self {
-        Self::at(&url, "the data folder")
+    pub(crate) fn of_data_folder(url: &str) -> Self {
+        Self::at(url, "the data folder")
     }
 
     /// Returns the key for the engine: the saved one, else that of the environment, else that of the data folder, which

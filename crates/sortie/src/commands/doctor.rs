@@ -142,7 +142,7 @@ fn engine_to_ask(context: &Context, args: &DoctorArgs, config: &Config) -> Resul
         return deployment_to_ask(context, config, (told, args.providers), running).map(Some);
     }
     let told = context.named_engine().cloned();
-    let Some(named) = told.or_else(|| running.map(|engine| NamedEngine::of_data_folder(engine.url))) else {
+    let Some(named) = told.or_else(|| running.map(|engine| NamedEngine::of_data_folder(&engine.url))) else {
         return Ok(None);
     };
     let (key, no_key) = readable(named.key(&context.environment, &data_dir));

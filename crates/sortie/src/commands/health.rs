@@ -17,7 +17,7 @@ pub(super) async fn health(context: &Context) -> Result<Exit> {
         None => DataDir::new(&config.data_dir)
             .running_engine()?
             .filter(|engine| engine.purpose == Purpose::Serve)
-            .map(|engine| NamedEngine::of_data_folder(engine.url))
+            .map(|engine| NamedEngine::of_data_folder(&engine.url))
             .ok_or_else(|| {
                 Failure::unavailable(format!(
                     "no engine serves from {}; name one by --url",
