@@ -34,7 +34,7 @@ pub use credentials::{
 pub use files::saved::{Stored, Upload};
 pub use kit::{
     descriptors::Descriptors,
-    models::refuses_prompt,
+    models::{model_catalog, refuses_prompt},
     options::{AwsVariables, LicenseOptions, Options, Polls, Serves},
     traces::{SpanExport, Traces},
 };

@@ -31,6 +31,6 @@ use sortie_agent::surrogates;
 pub use builtin::builtin_provider;
 pub use catalog::{Catalog, catalog};
 pub use known::{Api, KnownProvider};
-pub use probe::probe;
+pub use probe::{Probed, probe};
 pub use provider::InvalidSettings;
 pub use settings::{ModelSettings, ProviderSettings, Settings};

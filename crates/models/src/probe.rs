@@ -11,11 +11,14 @@ use crate::{
 /// Timeout for a provider.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Requests the models of all providers concurrently. Returns for each name `Ok` or a sentence that explains the failure.
+/// A provider's name, and the models that it lists or a sentence that explains the failure.
+pub type Probed = (String, Result<Vec<String>, String>);
+
+/// Requests the models of all providers concurrently. Returns the answer of each.
 ///
 /// # Errors
 /// Invalid settings.
-pub async fn probe(settings: &Settings) -> Result<Vec<(String, Result<(), String>)>, InvalidSettings> {
+pub async fn probe(settings: &Settings) -> Result<Vec<Probed>, InvalidSettings> {
     let mut transports = Vec::with_capacity(settings.providers.len());
     for provider in &settings.providers {
         let ready = Provider {
@@ -25,14 +28,18 @@ pub async fn probe(settings: &Settings) -> Result<Vec<(String, Result<(), String
             http: client(provider, settings.silence)?,
             end_wait: END_WAIT,
         };
-        transports.push((provider.name.clone(), (provider.api.0.list)(&ready)?));
+        let transport = (provider.api.0.list)(&ready)?;
+        transports.push((provider.name.clone(), ready.base, transport));
     }
-    let asked = transports.into_iter().map(|(name, transport)| async move {
+    let asked = transports.into_iter().map(|(name, base, transport)| async move {
         let answered = match tokio::time::timeout(PATIENCE, transport.list()).await {
             Ok(answer) => answer.map_err(|error| error.message),
             Err(_) => Err(format!("no answer within {} seconds", PATIENCE.as_secs())),
         };
-        (name, answered)
+        (
+            name,
+            answered.map_err(|reason| format!("{reason} (asked at {base})")),
+        )
     });
     Ok(futures_util::future::join_all(asked).await)
 }
@@ -54,7 +61,7 @@ mod tests {
         ("gemini", "get /v1beta/models ", "x-goog-api-key: "),
     ];
 
-    async fn asked(api: Api, answer: Answer) -> (Server, Result<(), String>) {
+    async fn asked(api: Api, answer: Answer) -> (Server, Result<Vec<String>, String>) {
         let server = Server::start([answer]).await;
         let settings = Settings {
             providers: vec![ProviderSettings {
@@ -75,8 +82,13 @@ mod tests {
     #[tokio::test]
     async fn each_protocol_is_asked_for_its_models_with_the_key() {
         for (name, line, header) in ALL {
-            let (server, answered) = asked(api(name), Answer::whole("200 OK", "", "{}")).await;
-            assert_eq!(answered, Ok(()), "{name}");
+            let list = match name {
+                "gemini" => r#"{"models":[{"name":"models/one"},{"name":"models/two"}]}"#,
+                _ => r#"{"data":[{"id":"one"},{"id":"two"}]}"#,
+            };
+            let (server, answered) = asked(api(name), Answer::whole("200 OK", "", list)).await;
+            let two = vec!["one".to_owned(), "two".to_owned()];
+            assert_eq!(answered, Ok(two), "{name}");
             let head = server.head(0);
             assert!(head.starts_with(line), "{name}: {head}");
             assert!(head.contains(&format!("{header}{KEY}")), "{name}: {head}");
@@ -93,6 +105,14 @@ mod tests {
                 reason.contains("401") && !reason.contains(KEY),
                 "{name}: {reason}"
             );
+        }
+    }
+
+    #[tokio::test]
+    async fn another_answer_is_no_failure_and_lists_no_models() {
+        for list in ["{}", "[]", "x", r#"{"data":[{}]}"#] {
+            let (_server, answered) = asked(api("openai-chat"), Answer::whole("200 OK", "", list)).await;
+            assert_eq!(answered, Ok(Vec::new()), "{list}");
         }
     }
 

@@ -22,7 +22,7 @@ use sortie_agent::{
     surrogates::paired,
 };
 use sortie_api::Credential;
-use sortie_net::{DecodedBody, EngineClient, send_patiently};
+use sortie_net::{DecodedBody, EngineClient, read_body, send_patiently};
 use url::Url;
 
 pub(crate) use self::{events::Events, refusals::is_filtered};
@@ -37,6 +37,21 @@ use crate::{estimate, json, openai, provider::Provider};
 const TOLD_CHARS: usize = 500;
 /// Codes of a 429 that is not a rate limit: the account has no funds, so retries cannot help.
 const UNPAID: [&str; 2] = ["insufficient_quota", "exceeded_current_quota_error"];
+
+/// Largest list of models that is read.
+const LIST_BYTES: usize = 4 << 20;
+
+/// Returns the names of models in a list: `data[].id`, or `models[].name` of Gemini.
+fn listed_models(body: &[u8]) -> Vec<String> {
+    let list: Value = serde_json::from_slice(body).unwrap_or_default();
+    let models = list.get("data").or_else(|| list.get("models"));
+    let name = |model: &Value| {
+        let name = model.get("id").or_else(|| model.get("name"))?.as_str()?;
+        Some(name.strip_prefix("models/").unwrap_or(name).to_owned())
+    };
+    let models = models.and_then(Value::as_array).into_iter().flatten();
+    models.filter_map(name).collect()
+}
 
 /// Address, headers and connections of a provider.
 #[derive(Clone, Debug)]
@@ -122,9 +137,9 @@ impl Transport {
         })
     }
 
-    /// Requests the list of models, which has no effect and is free, to check that the provider responds and accepts the key. The
-    /// list is not read.
-    pub(crate) async fn list(&self) -> Result<(), ModelError> {
+    /// Requests the list of models, which has no effect and is free, to check that the provider responds and accepts the key.
+    /// Returns the names in the first page of the list; none if the provider answers something else.
+    pub(crate) async fn list(&self) -> Result<Vec<String>, ModelError> {
         let request = self
             .client
             .request(Method::GET, &self.url)
@@ -134,10 +149,11 @@ impl Transport {
             .send()
             .await
             .map_err(|error| self.broken(&error.into()))?;
-        if response.status().is_success() {
-            return Ok(());
+        if !response.status().is_success() {
+            return Err(self.refusal(response).await.0);
         }
-        Err(self.refusal(response).await.0)
+        let body = read_body(response, LIST_BYTES).await.unwrap_or_default();
+        Ok(listed_models(&body))
     }
 
     /// Returns a message for users, without the key.

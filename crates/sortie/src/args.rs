@@ -2,10 +2,12 @@
 
 mod administration;
 mod amount;
+mod api;
 pub(crate) mod artifacts;
 mod budgets;
 mod callback;
 mod connections;
+mod contexts;
 mod document;
 pub(crate) mod export;
 mod files;
@@ -35,9 +37,11 @@ use self::runs::given;
 pub(crate) use self::{
     administration::{AuditArgs, Grace, KeysCommand, NodesCommand, UsageArgs},
     amount::Amount,
+    api::{ApiArgs, FieldArg},
     budgets::{Allowance, BudgetsCommand},
     callback::CallbackArgs,
     connections::{AuthKind, ConnectionsCommand, PutArgs},
+    contexts::{ContextsCommand, LoginArgs},
     document::Document,
     files::{FileRef, FilesCommand},
     license::{LicenseArgs, LicenseCommand},
@@ -74,24 +78,35 @@ pub(crate) struct Cli {
 /// Flags of every command.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Global {
-    /// Configuration file [default: sortie.toml, where there is one]
+    /// Configuration file [default: sortie.toml in this folder, else that of `sortie init`]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Folder with the database, the admin key and the runs' working directories [default: data]
+    /// Folder with the database, the admin key and the runs' working directories [default: data, or the user's state folder]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) data_dir: Option<String>,
     #[arg(
         long,
         global = true,
         value_name = "URL",
-        help = "The engine's address [env: SORTIE_URL] [default: the engine of the data folder]"
+        help = "Address of the engine [env: SORTIE_URL] [default: the current context, else the engine of the data folder]"
     )]
     pub(crate) url: Option<String>,
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        conflicts_with = "url",
+        help = "Engine that `sortie login` has saved under this name [env: SORTIE_CONTEXT]"
+    )]
+    pub(crate) context: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve the API and work on runs until told to stop
+    /// Set up a model provider: asks for its key, checks it and writes the configuration
+    #[command(after_help = INIT_HELP)]
+    Init,
+    /// Serve the API and work on runs until a signal stops it
     Serve(ServeArgs),
     /// Start a run, follow it and print its answer
     Run(Box<RunArgs>),
@@ -101,6 +116,10 @@ pub(crate) enum Command {
     /// Open the console in a browser, signed in with the role of the key
     Console(ConsoleArgs),
     /// Open the page of a run in a browser, signed in with the role of the key
+    #[command(after_help = "\
+Examples:
+  sortie open run_01kafs6w1cefkstv6qr1ptb0mp
+  sortie open run_01kafs6w1cefkstv6qr1ptb0mp --print")]
     Open {
         /// ID of a run, its beginning, or @last for the newest run
         run: RunRef,
@@ -146,30 +165,67 @@ pub(crate) enum Command {
     Usage(UsageArgs),
     /// Show, install and delete the license of an engine; grant licenses to an organization
     License(LicenseArgs),
+    /// Save the address and the API key of an engine as a context, and make it the current one
+    Login(LoginArgs),
+    /// List the saved engines, choose the current one, and delete them
+    #[command(subcommand)]
+    Contexts(ContextsCommand),
+    /// Call an operation of the API and print its answer
+    Api(ApiArgs),
     /// List the models that runs can use
+    #[command(after_help = "\
+Without a running engine, these are the models of this configuration.
+
+Examples:
+  sortie models
+  sortie models --json")]
     Models(Render),
     /// Print the OpenAPI document of an API
     Openapi(OpenapiArgs),
-    /// Check the machine, and the engine that runs
+    /// Check this machine, and the running engine
     Doctor(DoctorArgs),
-    /// Write an embedded database and its files to an archive
+    /// Back up an embedded database and its files to an archive
     Backup(BackupArgs),
-    /// Make a data folder of the archive of a backup
+    /// Create a data folder from a backup
     Restore(RestoreArgs),
-    /// Manage the keys that credentials are sealed with
+    /// Show the keys that seal credentials, and seal with a new one
     #[command(subcommand)]
     MasterKey(MasterKeyCommand),
-    /// Serve an MCP client at standard input: its tools are the workflows and runs of an engine
+    /// Serve an MCP client on standard input: its tools are the workflows and runs of an engine
     Mcp(McpArgs),
-    /// Ask an engine whether it takes runs now
+    /// Ask an engine whether it accepts runs now
+    #[command(after_help = "\
+Examples:
+  sortie health
+  sortie health --url https://sortie.example.com")]
     Health,
     /// Show and check the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Print a completion script
+    /// Print a script that completes commands, flags, names and IDs in a shell
+    #[command(after_help = "\
+The script asks this program for each completion, and this program asks the
+engine for names and IDs.
+
+Examples:
+  source <(sortie completions bash)                                  # ~/.bashrc
+  source <(sortie completions zsh)                                   # ~/.zshrc
+  sortie completions fish > ~/.config/fish/completions/sortie.fish")]
     Completions {
         /// Shell that reads the script
         shell: Shell,
+    },
+    /// Write the manual pages of all commands
+    #[command(
+        hide = true,
+        after_help = "\
+Examples:
+  sortie man target/man"
+    )]
+    Man {
+        /// Folder for the pages; missing folders are made
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
     },
 }
 
@@ -178,7 +234,7 @@ pub(crate) struct NodeArgs {
     /// Database for records: sqlite:PATH or postgres://…
     #[arg(long, value_name = "URL")]
     pub(crate) database_url: Option<String>,
-    /// The weakest confinement that commands of runs may have: namespaces, landlock or none
+    /// Weakest accepted isolation of the commands of runs: namespaces, landlock or none
     #[arg(long, value_name = "LEVEL")]
     pub(crate) sandbox: Option<String>,
     /// Run the model's commands unsandboxed: as this user, with its files and its network
@@ -186,7 +242,25 @@ pub(crate) struct NodeArgs {
     pub(crate) i_understand_commands_run_unsandboxed: bool,
 }
 
+/// Help of `sortie init`.
+const INIT_HELP: &str = "\
+Writes the file that --config names, else sortie.toml in the user's settings
+folder (~/.config/sortie), which every command reads outside a project. The key
+goes to a file of its own in the settings folder, which only you can read.
+
+Examples:
+  sortie init
+  sortie init --config sortie.toml    # for the project in this folder";
+
 #[derive(Debug, Args)]
+#[command(after_help = "\
+The first start prints an admin key on standard output, and keeps it in
+admin.key in the data folder. Ctrl-C stops the engine; a second one stops it at
+once.
+
+Examples:
+  sortie serve
+  sortie serve --listen 0.0.0.0:8080 --config /etc/sortie/sortie.toml")]
 pub(crate) struct ServeArgs {
     /// Address and port of the API [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR")]
@@ -203,6 +277,10 @@ pub(crate) struct ServeArgs {
 
 /// Engine that an MCP client uses.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sortie mcp
+  claude mcp add sortie -- sortie mcp")]
 pub(crate) struct McpArgs {
     #[command(flatten)]
     pub(crate) node: NodeArgs,
@@ -210,6 +288,10 @@ pub(crate) struct McpArgs {
 
 /// Console to open.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sortie console
+  sortie console --print --url https://sortie.example.com")]
 pub(crate) struct ConsoleArgs {
     /// Print the address instead of opening it; it signs in once, within a minute
     #[arg(long)]
@@ -237,8 +319,15 @@ impl From<KeyRole> for Role {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Print the commented default file, which documents every key
+    #[command(after_help = "\
+Examples:
+  sortie config default > sortie.toml")]
     Default,
     /// Check the configuration and print the values in effect, with secrets redacted
+    #[command(after_help = "\
+Examples:
+  sortie config check
+  sortie config check /etc/sortie/sortie.toml --json")]
     Check {
         /// The file to check [default: the one that `serve` would read]
         file: Option<PathBuf>,
@@ -278,6 +367,9 @@ impl ServeArgs {
         self.node.add_to(flags);
     }
 }
+
+#[cfg(test)]
+mod help_tests;
 
 #[cfg(test)]
 mod tests {

@@ -6,8 +6,10 @@ mod feed;
 mod files;
 mod find;
 mod following;
+mod key;
 mod mcp;
 mod rate_limit;
+mod raw;
 
 use std::time::Duration;
 
@@ -26,8 +28,10 @@ pub(crate) use self::{
     feed::Change,
     files::{passing_name, refs},
     following::{Followed, Live},
+    key::{ClientKey, KeySource},
     mcp::McpAnswer,
     rate_limit::waits,
+    raw::{RawAnswer, RawCall},
 };
 use crate::{
     config::Environment,
@@ -49,13 +53,15 @@ const SILENCE: Duration = Duration::from_secs(45);
 pub(crate) struct Client {
     http: EngineClient,
     base: Url,
+    /// Source of the address.
+    from: String,
     api: Api,
-    key: Option<String>,
+    key: Option<ClientKey>,
 }
 
 impl Client {
     /// Makes a client of the engine API at `base`. Messages name `from` as the source of the address.
-    pub(crate) fn new(base: &str, from: &str, key: Option<String>) -> Result<Self> {
+    pub(crate) fn new(base: &str, from: &str, key: Option<ClientKey>) -> Result<Self> {
         let wrong =
             |rule: &str| Failure::usage(format!("{from} {base}: not the address of an engine: {rule}"));
         let base: Url = format!("{}/", base.trim_end_matches('/'))
@@ -64,23 +70,23 @@ impl Client {
         if !matches!(base.scheme(), "http" | "https") {
             return Err(wrong("it must begin with http:// or https://"));
         }
-        let is_sent = |key: &String| !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic());
-        if !key.as_ref().is_none_or(is_sent) {
-            return Err(Failure::new(
-                Exit::Denied,
-                "the API key must be letters, digits and signs without spaces or line ends: look at SORTIE_API_KEY",
-            ));
+        let is_sent = |key: &str| !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic());
+        if let Some(key) = key.as_ref().filter(|key| !is_sent(key.secret.expose())) {
+            let rule = "must be letters, digits and signs without spaces or line ends";
+            let message = format!("the API key from {} {rule}", key.source);
+            return Err(Failure::new(Exit::Denied, message));
         }
         Ok(Self {
             http: http_client(&base, SILENCE)?,
             base,
+            from: from.to_owned(),
             api: Api::Engine,
             key,
         })
     }
 
     /// Returns a client of this engine with another key.
-    pub(crate) fn with_key(&self, key: String) -> Self {
+    pub(crate) fn with_key(&self, key: ClientKey) -> Self {
         Self {
             key: Some(key),
             ..self.clone()
@@ -116,7 +122,7 @@ impl Client {
             .request(method, &self.url(path)?)
             .map_err(|error| Failure::usage(format!("{}: {error}", self.base)))?;
         Ok(match &self.key {
-            Some(key) => request.bearer_auth(key),
+            Some(key) => request.bearer_auth(key.secret.expose()),
             None => request,
         })
     }
@@ -134,9 +140,15 @@ impl Client {
     }
 
     fn unreachable(&self, error: reqwest::Error) -> Failure {
+        let remedy = if is_this_machine(self.base.as_str()) {
+            "check the address, or start an engine with `sortie serve`"
+        } else {
+            "check the address, and that no proxy or firewall blocks it"
+        };
         Failure::unavailable(format!(
-            "cannot reach the engine at {}: {}",
+            "cannot reach the engine at {} (from {}): {}; {remedy}",
             self.base,
+            self.from,
             sortie_net::Error::from(error)
         ))
     }
@@ -163,10 +175,7 @@ impl Client {
             ));
         };
         match code {
-            ErrorCode::Unauthorized | ErrorCode::SecondFactorRequired => Failure::new(
-                Exit::Denied,
-                format!("the engine at {} refuses the API key: {error}", self.base),
-            ),
+            ErrorCode::Unauthorized | ErrorCode::SecondFactorRequired => self.refused_key(&error),
             ErrorCode::Forbidden => Failure::new(Exit::Forbidden, error),
             ErrorCode::PaymentRequired => Failure::new(Exit::Unpaid, error),
             ErrorCode::NotFound => {
@@ -184,6 +193,18 @@ impl Client {
             ErrorCode::RateLimited | ErrorCode::Unavailable => Failure::unavailable(format!("{error}{wait}")),
             ErrorCode::Internal => Failure::unavailable(format!("{error}{request_id}")),
         }
+    }
+
+    fn refused_key(&self, error: &str) -> Failure {
+        let message = match &self.key {
+            Some(ClientKey { source, .. }) => format!(
+                "the engine at {} refuses the API key from {source}: {error}; {}",
+                self.base,
+                source.remedy()
+            ),
+            None => format!("the engine at {} asks for an API key: {error}", self.base),
+        };
+        Failure::new(Exit::Denied, message)
     }
 
     async fn read<T: DeserializeOwned>(&self, response: Response) -> Result<T> {
@@ -359,14 +380,14 @@ struct Page<T> {
 }
 
 /// Returns a path with its query.
-pub(crate) fn path_of(path: &str, query: &[(&'static str, String)]) -> String {
+pub(crate) fn path_of(path: &str, query: &[(impl AsRef<str>, String)]) -> String {
     if query.is_empty() {
         return path.to_owned();
     }
-    let path = format!("{path}?");
+    let path = format!("{path}{}", if path.contains('?') { '&' } else { '?' });
     let start = path.len();
     url::form_urlencoded::Serializer::for_suffix(path, start)
-        .extend_pairs(query)
+        .extend_pairs(query.iter().map(|(name, value)| (name, value)))
         .finish()
 }
 
@@ -411,13 +432,14 @@ mod tests {
         )
     }
 
+    fn key(text: &str) -> ClientKey {
+        ClientKey::new(text, KeySource::Variable("SORTIE_API_KEY"))
+    }
+
     pub(super) async fn client() -> (TcpListener, Client) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        (
-            listener,
-            Client::new(&url, "--url", Some("sts_x".to_owned())).unwrap(),
-        )
+        (listener, Client::new(&url, "--url", Some(key("sts_x"))).unwrap())
     }
 
     #[tokio::test]
@@ -428,7 +450,8 @@ mod tests {
                 "401 Unauthorized",
                 "unauthorized",
                 Exit::Denied,
-                "refuses the API key: said so",
+                "refuses the API key from SORTIE_API_KEY: said so; set SORTIE_API_KEY to a key that `sortie keys create` \
+                 has made on this engine",
             ),
             (
                 "402 Payment Required",
@@ -522,10 +545,22 @@ mod tests {
         assert!(path.ends_with("/v1/files/a%20b%2Fc%3Fd%23e/content"), "{path}");
     }
 
+    #[tokio::test]
+    async fn an_engine_that_does_not_answer_is_named_with_the_source_of_its_address() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        drop(listener);
+        let client = Client::new(&url, "SORTIE_URL", Some(key("sts_x"))).unwrap();
+        let text = client.ask::<()>(get("v1/models")).await.unwrap_err().to_string();
+        let begin = format!("cannot reach the engine at {url}/ (from SORTIE_URL): ");
+        assert!(text.starts_with(&begin), "{text}");
+        assert!(text.ends_with("or start an engine with `sortie serve`"), "{text}");
+    }
+
     #[test]
     fn a_key_that_cannot_be_sent_is_refused_before_anything_is() {
         for wrong in ["", "sts_x\n", "a b", "\u{e9}"] {
-            let client = Client::new("http://127.0.0.1:1", "--url", Some(wrong.to_owned()));
+            let client = Client::new("http://127.0.0.1:1", "--url", Some(key(wrong)));
             let failure = client.map(|_| ()).unwrap_err();
             assert_eq!(failure.exit, Exit::Denied);
             assert!(failure.to_string().contains("SORTIE_API_KEY"), "{failure}");

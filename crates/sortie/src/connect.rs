@@ -14,11 +14,14 @@ use tokio::time::Instant;
 use url::{Host, Url};
 
 use crate::{
-    client::Client,
+    client::{Client, ClientKey, KeySource},
     config::{Config, Environment},
-    data_dir::{DataDir, HOSTED_KEYS, Occupancy, Owner, Purpose, RunningEngine, Sharing, failed, no_key},
+    data_dir::{
+        DataDir, HOSTED_KEYS, NodeKey, Occupancy, Owner, Purpose, RunningEngine, Sharing, failed, no_key,
+    },
     failure::{Exit, Failure, Result},
     interruption::interruption,
+    named_engine::{API_KEY, NamedEngine, given_key},
     node::Node,
     terminal,
 };
@@ -44,9 +47,6 @@ const PATIENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)]
 
 /// Remedies if there is neither an engine nor a database.
 pub(crate) const NAME_AN_ENGINE: &str = "start one with `sortie serve`, or name one by --url";
-
-/// Address of an engine, and the flag or variable that names it.
-pub(crate) type NamedEngine<'a> = (&'a str, &'static str);
 
 /// An engine, and the client that talks to it.
 pub(crate) struct Connection {
@@ -88,7 +88,7 @@ struct Asked {
 struct Home {
     config: Config,
     data_dir: DataDir,
-    given_key: Option<String>,
+    given_key: Option<ClientKey>,
     need: Need,
     /// Reason why an engine of this configuration would refuse the command. Then no engine is started.
     refusal: Option<String>,
@@ -97,7 +97,7 @@ struct Home {
 impl Connection {
     /// Finds or starts an engine.
     pub(crate) async fn open(
-        named: Option<NamedEngine<'_>>,
+        named: Option<&NamedEngine>,
         config: &Config,
         environment: &Environment,
         need: Need,
@@ -108,29 +108,24 @@ impl Connection {
     /// Finds an engine, or starts one unless it would refuse the command for the reason `refusal`.
     pub(crate) async fn open_unless(
         refusal: Option<String>,
-        named: Option<NamedEngine<'_>>,
+        named: Option<&NamedEngine>,
         config: &Config,
         environment: &Environment,
         need: Need,
     ) -> Result<Self> {
         let data_dir = DataDir::new(&config.data_dir);
-        let given_key = environment.get("SORTIE_API_KEY").map(ToOwned::to_owned);
-        if let Some((url, from)) = named {
-            let folder = is_this_machine(url).then_some(data_dir);
-            let key = match (given_key, &folder) {
-                (Some(key), _) => Some(key),
-                (None, Some(folder)) => folder.admin_key()?,
-                (None, None) => None,
-            };
+        if let Some(named) = named {
+            let key = named.key(environment, &data_dir)?;
+            let NamedEngine { url, from, .. } = named;
             let client = Client::new(url, from, key)?;
             return if client.has_key() {
-                Ok(Self::remote(client, folder))
+                Ok(Self::remote(client, is_this_machine(url).then_some(data_dir)))
             } else {
                 Err(Failure::new(
                     Exit::Denied,
                     format!(
-                        "no API key for {url}: set SORTIE_API_KEY; a self-hosted engine makes keys by `sortie keys create`, \
-                         {HOSTED_KEYS}"
+                        "no API key for {url} (from {from}): set {API_KEY}, or save the key with `sortie login {url}`; a \
+                         self-hosted engine makes keys by `sortie keys create`, {HOSTED_KEYS}"
                     ),
                 ))
             };
@@ -138,7 +133,7 @@ impl Connection {
         let home = Home {
             config: config.clone(),
             data_dir,
-            given_key,
+            given_key: given_key(environment),
             need,
             refusal,
         };
@@ -431,7 +426,7 @@ impl Home {
         } else {
             Mode::SelfHosted
         };
-        let client = Client::new(&running.url, "engine.json", Some(self.key(mode)?))?;
+        let client = Client::new(&running.url, "the data folder", Some(self.key(mode)?))?;
         let engine = match sharing {
             Some(sharing) => EngineOwner::Shared { running, sharing },
             None => EngineOwner::Others {
@@ -442,12 +437,12 @@ impl Home {
     }
 
     /// Returns the key that was given, else that of the folder.
-    fn key(&self, mode: Mode) -> Result<String> {
+    fn key(&self, mode: Mode) -> Result<ClientKey> {
         match &self.given_key {
             Some(key) => Ok(key.clone()),
             None => self
                 .data_dir
-                .admin_key()?
+                .api_key(NodeKey::Admin)?
                 .ok_or_else(|| no_key(&self.data_dir, mode)),
         }
     }
@@ -480,7 +475,7 @@ impl Home {
         ))
         .await?;
         let key = match node.first_key() {
-            Some(first) => Ok(first.secret.clone()),
+            Some(first) => Ok(ClientKey::new(first.secret.clone(), KeySource::Created)),
             None => self.key(self.config.mode),
         };
         let key = match key {
@@ -490,7 +485,7 @@ impl Home {
                 return Err(failure);
             }
         };
-        let client = Client::new(&node.url(), "engine", Some(key))?;
+        let client = Client::new(&node.url(), "this process", Some(key))?;
         Ok((client, EngineOwner::Own(Box::new(node))))
     }
 }

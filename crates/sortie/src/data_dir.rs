@@ -21,8 +21,11 @@ use sortie_api::{
 use sortie_engine::MasterKey;
 use zeroize::Zeroizing;
 
-pub(crate) use self::folder::hide_from_git;
-use crate::failure::{Exit, Failure, Result};
+pub(crate) use self::folder::{IGNORE_FILE, hide_from_git};
+use crate::{
+    client::{ClientKey, KeySource},
+    failure::{Exit, Failure, Result},
+};
 
 const ENGINE_FILE: &str = "engine.json";
 const SHARING_FILE: &str = "sharing.lock";
@@ -354,6 +357,12 @@ impl DataDir {
         }
     }
 
+    /// Returns the key as [`Self::key`] does, with its file for messages.
+    pub(crate) fn api_key(&self, which: NodeKey) -> Result<Option<ClientKey>> {
+        let source = KeySource::File(self.key_file(which));
+        Ok(self.key(which)?.map(|key| ClientKey::new(key, source)))
+    }
+
     /// Checks that the file of the admin key can be replaced, before the key in it is rotated.
     pub(crate) fn check_admin_key_can_be_replaced(&self, held: Secret) -> Result<()> {
         self.prepare_key(NodeKey::Admin, held).map(PreparedKey::discard)
@@ -469,7 +478,7 @@ fn read_engine(mut file: &File) -> Option<RunningEngine> {
 }
 
 /// Whether neither the file nor its folder exists.
-fn is_missing(error: &io::Error) -> bool {
+pub(crate) fn is_missing(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
@@ -482,8 +491,8 @@ fn random_number() -> Result<u64> {
 
 /// Makes sure that the folder of `path` has its entry.
 fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
@@ -491,6 +500,21 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     file.write_all(b"\n")?;
     file.sync_all()
+}
+
+/// Replaces a file that only this user can read, in one step.
+pub(crate) fn replace_private(path: &Path, text: &str) -> io::Result<()> {
+    let mut unfinished = path.file_name().unwrap_or_default().to_owned();
+    unfinished.push(".new");
+    let unfinished = path.with_file_name(unfinished);
+    // A file that a killed process has left may be readable by others.
+    match fs::remove_file(&unfinished) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    write_new(&unfinished, text.trim_end())
+        .and_then(|()| fs::rename(&unfinished, path))
+        .and_then(|()| sync_folder(path))
 }
 
 /// The failure of a command that needs a key of the engine if none was found.
@@ -506,8 +530,8 @@ pub(crate) fn no_key(data_dir: &DataDir, mode: Mode) -> Failure {
 }
 
 /// Source of the API keys of a hosted deployment.
-pub(crate) const HOSTED_KEYS: &str = "on a hosted deployment the owner and the admins of each organization make them, by \
-                                      POST /v1/organizations/{id}/keys of the organization API";
+pub(crate) const HOSTED_KEYS: &str = "on a hosted deployment the owner and the admins of each organization make them, on \
+                                      the page of the organization's keys";
 
 #[cfg(test)]
 #[path = "data_dir_tests.rs"]

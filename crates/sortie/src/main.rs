@@ -9,8 +9,10 @@ mod args;
 mod cassette;
 mod client;
 mod commands;
+mod completion;
 mod config;
 mod connect;
+mod contexts;
 mod core_dumps;
 mod data_dir;
 mod failure;
@@ -18,6 +20,7 @@ mod follow;
 mod input;
 mod interruption;
 mod logging;
+mod named_engine;
 mod node;
 mod open_files;
 mod organization_side;
@@ -32,6 +35,7 @@ mod telemetry;
 mod terminal;
 mod texts;
 mod transcript;
+mod user_folders;
 
 use std::process::ExitCode;
 
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
     sortie_web::reader_main();
     sortie_sandbox::give_back_large_blocks();
     panics::install();
+    completion::answer();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),

@@ -5,6 +5,13 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 use sortie_api::plain;
 
+/// Returns the known name that a mistyped one most probably means.
+pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let distance = |known: &str| strsim::damerau_levenshtein(name, known);
+    let (distance, near) = known.into_iter().map(|known| (distance(known), known)).min()?;
+    (distance <= 3 && distance * 2 <= name.chars().count()).then_some(near)
+}
+
 /// Reads a text in TOML. The error has the line, the column and the rule.
 pub(crate) fn toml(text: &str) -> Result<toml::Table, String> {
     text.parse().map_err(|error: toml::de::Error| {

@@ -491,6 +491,10 @@ pub fn binary_command(binary: &Path) -> Command {
             command.env_remove(&name);
         }
     }
+    // No test reads the settings of the developer, or writes into the state folder.
+    for folder in ["XDG_CONFIG_HOME", "XDG_STATE_HOME"] {
+        command.env(folder, "/dev/null/none");
+    }
     command.env("SORTIE_RATE_LIMIT_PER_MINUTE", "10000000");
     command.env(DEFAULT_MODEL, "runbook");
     command.env("SORTIE_SANDBOX_MINIMUM", "landlock");

@@ -57,7 +57,7 @@ impl Connections {
                 None => "more scopes than were granted".to_owned(),
             };
             format!(
-                "the server requires {wanted}: authorize the connection again (POST /v1/connections/{}/oauth)",
+                "the server requires {wanted}: authorize the connection again (`sortie connections authorize {}`)",
                 row.name
             )
         });

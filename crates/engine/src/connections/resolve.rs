@@ -104,7 +104,7 @@ impl Connections {
         let about = |sentence: String| format!("connection `{name}`: {sentence}");
         if row.status == ConnectionStatus::NeedsAuthorization && row.tokens.is_none() {
             return Err(about(format!(
-                "{:?} needs to be authorized by an admin first (POST /v1/connections/{}/oauth)",
+                "{:?} needs to be authorized by an admin first (`sortie connections authorize {}`)",
                 row.name, row.name
             )));
         }

@@ -16,10 +16,7 @@ use crate::{
     callbacks::CallbackWorker,
     cluster::hints::{self, Channel},
     credentials::console,
-    kit::{
-        models::NO_LANGUAGE_MODEL,
-        options::{Options, Serves},
-    },
+    kit::options::{Options, Serves},
     operations::{ledger, retention::RetentionJob, usage, watched::Watched},
     runs::unretained::Keeper,
     schedules,
@@ -158,11 +155,6 @@ impl Engine {
         );
         match node.options.serves {
             Serves::Everyone => {
-                if node.work.models.is_stopgap() {
-                    tracing::warn!(
-                        "{NO_LANGUAGE_MODEL}; until then only prompts with blocks for `runbook` run"
-                    );
-                }
                 self.begin_callbacks();
                 let timer = schedules::run_timer(self.clone(), node.tasks.closing.clone());
                 spawn_lasting(tracker, "timer", timer);

@@ -328,9 +328,9 @@ pub async fn check_providers(settings: &Settings) -> Vec<Check> {
         Ok(found) => found
             .into_iter()
             .map(|(provider, answered)| match answered {
-                Ok(()) => Check::new(name(&provider), Verdict::Ok, "answers, and takes the key"),
+                Ok(_) => Check::new(name(&provider), Verdict::Ok, "answers, and accepts the key"),
                 Err(reason) => Check::new(name(&provider), Verdict::Fault, reason)
-                    .hint("runs with its models fail: check the key, the address and the network"),
+                    .hint("runs with its models fail; `sortie config check` shows where its key and its address come from"),
             })
             .collect(),
     }

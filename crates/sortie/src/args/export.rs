@@ -12,6 +12,7 @@ A cassette holds the task, the answers of the model, the results of the tools
 (the first 16 KiB of each) and the costs, one JSON object a line. Credentials of
 the run are redacted. Look for other secrets before you share a cassette.
 
+Examples:
   sortie runs export run_01k… -o report.jsonl
   sortie runs export run_01k… --no-content | head -1")]
 pub(crate) struct ExportArgs {

@@ -7,7 +7,13 @@ use super::{OperatorArgs, number::whole};
 use crate::render::Render;
 
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  sortie license
+  sortie license --json"
+)]
 pub(crate) struct LicenseArgs {
     #[command(subcommand)]
     pub(crate) command: Option<LicenseCommand>,
@@ -18,6 +24,9 @@ pub(crate) struct LicenseArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum LicenseCommand {
     /// Install the license of a token, in place of an earlier one
+    #[command(after_help = "\
+Examples:
+  sortie license install - < license.txt")]
     Install {
         /// Token of the license, or `-` for standard input
         #[arg(value_name = "TOKEN|-")]
@@ -25,12 +34,19 @@ pub(crate) enum LicenseCommand {
         #[command(flatten)]
         render: Render,
     },
-    /// Delete the license: the engine then has no allowance to use up
+    /// Delete the license; the engine then has no allowance of runs
+    #[command(after_help = "\
+Examples:
+  sortie license delete")]
     Delete,
     /// Entitle an organization of a hosted deployment to licenses
     ///
-    /// Replaces what the organization was entitled to. Deployments that exist stay as they are.
+    /// Replaces the earlier entitlement of the organization. Existing deployments stay as they are.
+    #[command(after_help = "\
+Examples:
+  sortie license grant org_01kafs6w1cefkstv6qr1ptb0mp --monthly-runs 10000 --deployments 2")]
     Grant {
+        /// ID of the organization
         organization: OrgId,
         /// Runs in a calendar month, in UTC, for each deployment
         #[arg(long, value_name = "N", value_parser = whole::<i64>)]
@@ -45,5 +61,8 @@ pub(crate) enum LicenseCommand {
         operator: OperatorArgs,
     },
     /// Print the key by which self-hosted engines verify the licenses of a hosted deployment
+    #[command(after_help = "\
+Examples:
+  sortie license public-key")]
     PublicKey(OperatorArgs),
 }

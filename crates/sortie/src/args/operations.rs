@@ -24,17 +24,22 @@ pub(crate) struct InstallationArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Looks at this machine, and at the engine at --url or SORTIE_URL, else at the
-one that serves in the data folder. An engine elsewhere is looked at alone.
-On a hosted deployment the operator's key opens the checks of the node, at
---org-url or SORTIE_ORG_URL.
+Checks this machine, and the engine that is named or that serves in the data
+folder. With an engine on another machine only the engine is checked. On a
+hosted deployment the operator's key opens the checks of the node, at --org-url
+or SORTIE_ORG_URL.
 
 Exit codes:
-  0  all is well, or well enough   1  a fault was found")]
+  0  no faults (warnings are possible)   1  a fault was found
+
+Examples:
+  sortie doctor
+  sortie doctor --providers
+  sortie doctor --url https://sortie.example.com")]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     pub(crate) target: InstallationArgs,
-    /// Have the engine ask the model providers for their models, with the keys that runs use
+    /// Also ask the model providers for their models, with the keys that runs use; costs nothing
     #[arg(long)]
     pub(crate) providers: bool,
     #[command(flatten)]
@@ -42,6 +47,10 @@ pub(crate) struct DoctorArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sortie openapi > engine.json
+  sortie openapi --api organization")]
 pub(crate) struct OpenapiArgs {
     /// The API that the document describes
     #[arg(long, value_name = "API", default_value = "engine")]
@@ -85,10 +94,14 @@ impl FileOrStream {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The archive is a tar file with the database, as it stands at one moment, and the
-files and artifacts that it refers to. The engine may go on meanwhile.
-Neither the master key nor the admin key is in it unless asked for: keep the
-master key elsewhere, as without it no sealed credential can ever be read again.")]
+The archive is a tar file with a snapshot of the database, and the files and
+artifacts that it refers to. The engine may work during the backup. The archive
+has no keys without --include-keys: keep a copy of the master key elsewhere,
+because sealed credentials cannot be read without it.
+
+Examples:
+  sortie backup sortie.tar
+  sortie backup - | gzip > sortie.tar.gz")]
 pub(crate) struct BackupArgs {
     /// The archive to write, which must not exist yet, or `-` for standard output
     #[arg(value_name = "FILE|-")]
@@ -100,8 +113,12 @@ pub(crate) struct BackupArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The data folder (--data-dir) must not exist yet, or be empty. Nothing is put in
-its place before every check sum and the database itself were found in order.")]
+The data folder (--data-dir, else data) must be missing or empty. It is created
+only after every checksum and the database are verified.
+
+Examples:
+  sortie restore sortie.tar
+  gunzip < sortie.tar.gz | sortie restore - --data-dir /var/lib/sortie/data")]
 pub(crate) struct RestoreArgs {
     /// The archive to read, or `-` for standard input
     #[arg(value_name = "FILE|-")]
@@ -110,8 +127,14 @@ pub(crate) struct RestoreArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MasterKeyCommand {
-    /// Show the engine's keys, and the values that are sealed with each
+    /// Show the keys of the engine, and the number of values that each has sealed
+    #[command(after_help = "\
+Examples:
+  sortie master-key status")]
     Status(InstallationArgs),
     /// Seal everything again with the first key, so that the others can be removed
+    #[command(after_help = "\
+Examples:
+  sortie master-key reseal")]
     Reseal(InstallationArgs),
 }

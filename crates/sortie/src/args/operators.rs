@@ -22,29 +22,46 @@ pub(crate) struct OperatorArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum OrganizationsCommand {
     /// List all organizations
+    #[command(after_help = "\
+Examples:
+  sortie organizations list
+  sortie organizations list --json")]
     List(OperatorArgs),
     /// Show an organization
+    #[command(after_help = "\
+Examples:
+  sortie organizations show org_01kafs6w1cefkstv6qr1ptb0mp")]
     Show {
+        /// ID of the organization
         organization: OrgId,
         #[command(flatten)]
         operator: OperatorArgs,
     },
     /// Suspend an organization
     ///
-    /// Credentials of the organization are refused on every node within five seconds. Waiting runs stay where they are.
+    /// Every node refuses the credentials of the organization within five seconds. Queued runs stay queued.
+    #[command(after_help = "\
+Examples:
+  sortie organizations suspend org_01kafs6w1cefkstv6qr1ptb0mp --reason 'unpaid invoice'
+  sortie organizations suspend org_01kafs6w1cefkstv6qr1ptb0mp --cancel")]
     Suspend {
+        /// ID of the organization
         organization: OrgId,
         /// Reason, for operators
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
-        /// Cancel the runs at work; without this they end normally
+        /// Cancel the active runs; without this they end normally
         #[arg(long)]
         cancel: bool,
         #[command(flatten)]
         operator: OperatorArgs,
     },
     /// End the suspension of an organization
+    #[command(after_help = "\
+Examples:
+  sortie organizations resume org_01kafs6w1cefkstv6qr1ptb0mp")]
     Resume {
+        /// ID of the organization
         organization: OrgId,
         #[command(flatten)]
         operator: OperatorArgs,
@@ -65,8 +82,9 @@ Examples:
   sortie credits refund pay_01kafs6w1cefkstv6qr1ptb0mp
   sortie credits refund pay_01kafs6w1cefkstv6qr1ptb0mp --amount-cents 500 --reference ticket-4711")]
     Refund {
+        /// ID of the payment
         payment: PaymentId,
-        /// Cents to refund; without this all that is left
+        /// Cents to refund [default: all that is not refunded yet]
         #[arg(long, value_name = "CENTS", value_parser = whole::<i64>, requires = "reference")]
         amount_cents: Option<i64>,
         /// Idempotency reference of the refund; required with --amount-cents
@@ -76,7 +94,11 @@ Examples:
         operator: OperatorArgs,
     },
     /// Show the credits of an organization
+    #[command(after_help = "\
+Examples:
+  sortie credits show org_01kafs6w1cefkstv6qr1ptb0mp")]
     Show {
+        /// ID of the organization
         organization: OrgId,
         #[command(flatten)]
         operator: OperatorArgs,
@@ -86,6 +108,7 @@ Examples:
 /// Movement of credits.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct MovementArgs {
+    /// ID of the organization
     pub(crate) organization: OrgId,
     /// Amount with its unit: $5, $0.05, 5usd or 5000000micros
     #[arg(allow_hyphen_values = true)]
@@ -96,7 +119,7 @@ pub(crate) struct MovementArgs {
     /// Idempotency reference of the movement
     #[arg(long, value_name = "TEXT")]
     pub(crate) reference: String,
-    /// Enter a correction, which may take credits
+    /// Record a correction, which may take credits
     #[arg(long)]
     pub(crate) correct: bool,
     #[command(flatten)]
@@ -107,15 +130,24 @@ pub(crate) struct MovementArgs {
 pub(crate) enum AdminCommand {
     /// Compare the credits of all organizations with the ledger and with the runs
     ///
-    /// Exits with 0 only where everything agrees. Each line names an organization, what was expected and what was found.
+    /// Exits with 0 only if everything agrees. Each line names an organization, the expected and the found amount.
+    #[command(after_help = "\
+Examples:
+  sortie admin check-ledger")]
     CheckLedger(OperatorArgs),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum UsersCommand {
     /// List all people
+    #[command(after_help = "\
+Examples:
+  sortie users list")]
     List(OperatorArgs),
     /// Create an account and print the link by which its person sets a password
+    #[command(after_help = "\
+Examples:
+  sortie users create ada@example.com 'Ada Lovelace'")]
     Create {
         /// Email address of the person
         email: String,
@@ -125,12 +157,24 @@ pub(crate) enum UsersCommand {
         operator: OperatorArgs,
     },
     /// Refuse sign-ins of a person and end the sessions
+    #[command(after_help = "\
+Examples:
+  sortie users disable ada@example.com")]
     Disable(UserArgs),
     /// Let a person sign in again
+    #[command(after_help = "\
+Examples:
+  sortie users enable ada@example.com")]
     Enable(UserArgs),
-    /// End the identities of a person at identity providers, and the sessions
+    /// Remove the identities of a person at identity providers, and end the sessions
+    #[command(after_help = "\
+Examples:
+  sortie users unlink ada@example.com")]
     Unlink(UserArgs),
-    /// Print a link by which a person sets a password, this once
+    /// Print a link by which a person sets a password; it works once
+    #[command(after_help = "\
+Examples:
+  sortie users reset-link ada@example.com")]
     ResetLink(UserArgs),
 }
 

@@ -11,9 +11,10 @@ use super::{Attendance, NodeArgs, RunRef, amount::cost};
 #[command(after_help = "\
 Credentials of inline connections are not kept with a run. Those that are not
 given by a flag are asked for on the terminal, where they are not shown. A file
-or variable holds the one text that is missing, or a JSON object that is laid
-over the connection, such as {\"auth\": {\"username\": \"…\", \"password\": \"…\"}}.
+or variable holds the missing text, or a JSON object whose fields replace those
+of the connection, such as {\"auth\": {\"username\": \"…\", \"password\": \"…\"}}.
 
+Examples:
   sortie runs replay run_01k… --credential crm=@token.txt
   sortie runs replay run_01k… --credential-env crm=CRM_TOKEN --max-cost '$0.50'")]
 pub(crate) struct ReplayArgs {

@@ -7,7 +7,7 @@ use super::Client;
 use crate::failure::{Failure, Result};
 
 /// A stream of content, which is not held in memory.
-pub(crate) struct Content(Response);
+pub(crate) struct Content(pub(super) Response);
 
 impl Content {
     /// Returns the next piece; `None` at the end.

@@ -120,11 +120,11 @@ fn line(difference: &LedgerDifference) -> String {
     let run = difference.run_id.map(|run| format!(" {run}"));
     let payment = difference.payment_id.map(|payment| format!(" {payment}"));
     format!(
-        "{}{} {}: expected {} micros, found {}\n",
+        "{}{} {}: expected {}, found {}\n",
         difference.organization_id,
         run.or(payment).unwrap_or_default(),
         difference.rule,
-        difference.expected_micros,
-        difference.found_micros
+        Amount(difference.expected_micros),
+        Amount(difference.found_micros)
     )
 }

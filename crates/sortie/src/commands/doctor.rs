@@ -25,12 +25,13 @@ use self::{
 use super::{Context, operators};
 use crate::{
     args::DoctorArgs,
-    client::Client,
+    client::{Client, ClientKey},
     config::{Config, HostedSettings, SandboxPolicy},
     connect::is_this_machine,
     data_dir::{DataDir, Purpose, RunningEngine},
     failure::{Exit, Failure, Result},
     logging::{self, Verbosity},
+    named_engine::NamedEngine,
     node::detect_sandbox,
     terminal::{self, Style, Terminal, styled},
 };
@@ -140,18 +141,14 @@ fn engine_to_ask(context: &Context, args: &DoctorArgs, config: &Config) -> Resul
     if let Some(told) = operators::deployment(context, &args.target).ok().flatten() {
         return deployment_to_ask(context, config, (told, args.providers), running).map(Some);
     }
-    let told = context.named_engine();
-    let told = told.map(|(url, from)| (url.to_owned(), from));
-    let Some((url, from)) = told.or_else(|| Some((running?.url, "engine.json"))) else {
+    let told = context.named_engine().cloned();
+    let Some(named) = told.or_else(|| running.map(|engine| NamedEngine::of_data_folder(&engine.url))) else {
         return Ok(None);
     };
+    let (key, no_key) = readable(named.key(&context.environment, &data_dir));
+    let NamedEngine { url, from, .. } = named;
     let is_elsewhere = !is_this_machine(&url);
-    let given_key = context.environment.get("SORTIE_API_KEY").map(ToOwned::to_owned);
-    let (key, no_key) = readable(match given_key {
-        None if !is_elsewhere => data_dir.admin_key(),
-        given => Ok(given),
-    });
-    let client = Client::new(&url, from, key)?;
+    let client = Client::new(&url, &from, key)?;
     Ok(Some(Target {
         inside: Inside {
             client: client.clone(),
@@ -165,7 +162,7 @@ fn engine_to_ask(context: &Context, args: &DoctorArgs, config: &Config) -> Resul
 }
 
 /// Returns the key, or the reason if it could not be read.
-fn readable(key: Result<Option<String>>) -> (Option<String>, Option<Failure>) {
+fn readable(key: Result<Option<ClientKey>>) -> (Option<ClientKey>, Option<Failure>) {
     match key {
         Ok(key) => (key, None),
         Err(failure) => (None, Some(failure)),

@@ -12,7 +12,7 @@ use sortie_engine::{Clock, create_key_offline};
 use super::{Context, budgets};
 use crate::{
     args::{Allowance, Grace, KeysCommand, Reference},
-    client::{Client, delete, get, post_json, put},
+    client::{Client, ClientKey, KeySource, delete, get, post_json, put},
     connect::{Connection, database_exists},
     data_dir::{DataDir, NodeKey, Owner},
     failure::{Exit, Failure, Result},
@@ -204,7 +204,8 @@ async fn rotate_on(
         && let Some(held) = held_key(data_dir)
         && let Ok(held) = Secret::parse(SELF_HOSTED_KEY, &held)
     {
-        let me = client.with_key(held.expose().to_owned());
+        let source = KeySource::File(data_dir.key_file(NodeKey::Admin));
+        let me = client.with_key(ClientKey::new(held.expose(), source));
         let id = match me.ask::<OrganizationInfo>(get("v1/me")).await {
             Ok(me) => me.key_id,
             // The engine has revoked this key.

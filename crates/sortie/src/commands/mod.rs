@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod administration;
+mod api;
 mod artifacts;
 mod backup;
 mod budgets;
@@ -8,15 +9,19 @@ mod call;
 mod config;
 mod connections;
 mod console;
+mod contexts;
 mod credits;
 mod deliveries;
 mod doctor;
 mod export;
 mod files;
 mod health;
+mod init;
 mod keys;
 mod license;
+mod login;
 mod logs;
+mod man;
 mod master_key;
 mod mcp;
 mod models;
@@ -34,16 +39,17 @@ mod workflows;
 
 use std::path::PathBuf;
 
-use clap::CommandFactory as _;
-
 use crate::{
-    args::{Cli, Command, NodeArgs},
+    args::{Cli, Command, Global, NodeArgs},
+    completion,
     config::{Config, Environment, Flags, SandboxPolicy},
-    connect::{Connection, NamedEngine, Need},
+    connect::{Connection, Need},
     failure::{Exit, Result},
     logging::{self, Verbosity},
+    named_engine::NamedEngine,
     render::print_json,
     terminal::{self, Terminal},
+    user_folders,
 };
 
 /// Context of every command.
@@ -52,19 +58,15 @@ pub(crate) struct Context {
     pub(crate) terminal: Terminal,
     /// The flags of every command.
     pub(crate) flags: Flags,
-    /// Address from `--url`.
-    url: Option<String>,
+    /// The engine that the command line, the environment or a context names.
+    named: Option<NamedEngine>,
 }
 
 /// Does what the command line says.
 pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> {
-    let context = Context {
-        terminal: Terminal::of_process(&environment),
-        environment,
-        flags: cli.global.flags(),
-        url: cli.global.url,
-    };
+    let context = Context::new(&cli, environment)?;
     match cli.command {
+        Command::Init => init::init(&context).await,
         Command::Serve(args) => serve::serve(&context, &args).await,
         Command::Run(args) => run::run(&context, *args).await,
         Command::Runs(command) => runs::execute(&context, command).await,
@@ -84,6 +86,9 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         Command::Audit(args) => administration::audit(&context, &args).await,
         Command::Usage(args) => administration::usage(&context, &args).await,
         Command::License(args) => license::execute(&context, args).await,
+        Command::Login(args) => login::login(&context, args).await,
+        Command::Contexts(command) => contexts::execute(&context, command),
+        Command::Api(args) => api::call(&context, args).await,
         Command::Models(render) => models::list(&context, &render).await,
         Command::Openapi(args) => print_json(&sortie_server::openapi(args.api.into())),
         Command::Doctor(args) => doctor::doctor(&context, &args).await,
@@ -94,15 +99,33 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         Command::Health => health::health(&context).await,
         Command::Config(command) => config::execute(&context, command),
         Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "sortie", &mut script);
-            terminal::print(&String::from_utf8_lossy(&script))?;
+            terminal::print(&completion::script(shell)?)?;
             Ok(Exit::Success)
         }
+        Command::Man { folder } => man::write(&folder),
     }
 }
 
 impl Context {
+    fn new(cli: &Cli, environment: Environment) -> Result<Self> {
+        let Global { url, context, .. } = &cli.global;
+        let named = if uses_engine(&cli.command) {
+            NamedEngine::find(url.as_deref(), context.as_deref(), &environment)?
+        } else {
+            None
+        };
+        let mut flags = cli.global.flags();
+        if !is_for_project(&cli.command) {
+            flags.outside_project = user_folders::state(&environment);
+        }
+        Ok(Self {
+            terminal: Terminal::of_process(&environment),
+            environment,
+            flags,
+            named,
+        })
+    }
+
     /// Returns the configuration for a command that talks to an engine. Only errors are logged.
     fn client_config(&self, flags: &Flags) -> Result<Config> {
         let config = Config::load(flags, &self.environment, SandboxPolicy::Strongest)?;
@@ -116,12 +139,8 @@ impl Context {
     }
 
     /// The engine that the command line or the environment names.
-    pub(crate) fn named_engine(&self) -> Option<NamedEngine<'_>> {
-        match (&self.url, self.environment.get("SORTIE_URL")) {
-            (Some(url), _) => Some((url.as_str(), "--url")),
-            (None, Some(url)) => Some((url, "SORTIE_URL")),
-            (None, None) => None,
-        }
+    pub(crate) fn named_engine(&self) -> Option<&NamedEngine> {
+        self.named.as_ref()
     }
 
     /// The data folder of the configuration.
@@ -135,4 +154,28 @@ impl Context {
         args.add_to(&mut flags);
         self.client_config(&flags)
     }
+}
+
+/// Whether a command may talk to an engine. The others work although the saved contexts cannot be read.
+fn uses_engine(command: &Command) -> bool {
+    !matches!(
+        command,
+        Command::Init
+            | Command::Serve(_)
+            | Command::Login(_)
+            | Command::Contexts(_)
+            | Command::Restore(_)
+            | Command::Config(_)
+            | Command::Openapi(_)
+            | Command::Completions { .. }
+            | Command::Man { .. }
+    )
+}
+
+/// Whether a command works on the data folder of the working folder, even if nothing says that it is a project.
+fn is_for_project(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Serve(_) | Command::Restore(_) | Command::Config(_)
+    )
 }

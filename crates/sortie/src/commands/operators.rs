@@ -8,11 +8,12 @@ use sortie_api::{
 use super::Context;
 use crate::{
     args::{InstallationArgs, OperatorArgs, OrganizationsCommand, UserArgs, UsersCommand},
-    client::{Client, Listed, delete, get, post, post_json},
+    client::{Client, ClientKey, KeySource, Listed, delete, get, post, post_json},
     config::Environment,
     connect::is_this_machine,
     data_dir::{DataDir, NodeKey},
     failure::{Exit, Failure, Result},
+    named_engine::{NamedEngine, URL_FLAG},
     render::{Cell, Field, Look, Record, id, maybe, maybe_time, some, time},
     terminal,
 };
@@ -195,7 +196,8 @@ pub(super) fn deployment(
 ) -> Result<Option<(String, &'static str)>> {
     let environment = &context.environment;
     let told = told_deployment(args.org_url.as_deref(), environment);
-    let told = told.filter(|_| context.url.is_none());
+    let is_flag = |named: &NamedEngine| named.from == URL_FLAG;
+    let told = told.filter(|_| !context.named_engine().is_some_and(is_flag));
     if let Some((url, from)) = told {
         Ok(Some((url.to_owned(), from)))
     } else if context.named_engine().is_some() {
@@ -220,7 +222,7 @@ fn own_deployment(context: &Context) -> Result<Option<(String, &'static str)>> {
     let running = DataDir::new(&context.data_dir()?).running_engine()?;
     Ok(running
         .and_then(|engine| engine.org_url)
-        .map(|url| (url, "engine.json")))
+        .map(|url| (url, "the data folder")))
 }
 
 /// A client of the organization API at this address, with the operator's key.
@@ -238,12 +240,12 @@ pub(super) fn client_at(context: &Context, url: &str, from: &str) -> Result<Clie
 }
 
 /// The operator's key for the deployment at this address. The key of the data folder is used only on this machine.
-pub(super) fn operator_key(context: &Context, url: &str) -> Result<Option<String>> {
+pub(super) fn operator_key(context: &Context, url: &str) -> Result<Option<ClientKey>> {
     if let Some(key) = context.environment.get(OPERATOR_KEY) {
-        return Ok(Some(key.to_owned()));
+        return Ok(Some(ClientKey::new(key, KeySource::Variable(OPERATOR_KEY))));
     }
     if !is_this_machine(url) {
         return Ok(None);
     }
-    DataDir::new(&context.data_dir()?).key(NodeKey::Operator)
+    DataDir::new(&context.data_dir()?).api_key(NodeKey::Operator)
 }

@@ -9,7 +9,8 @@ use sortie_api::{
 use super::{Context, connections::variable, run::json};
 use crate::{
     args::{
-        CallbackArgs, Clearable, CreateScheduleArgs, Reference, ScheduleFields, SchedulesCommand, UpdateScheduleArgs,
+        CallbackArgs, Clearable, CreateScheduleArgs, Reference, ScheduleFields, SchedulesCommand,
+        UpdateScheduleArgs,
     },
     client::{Client, Listed, delete, get, patch, post, post_json},
     config::Environment,

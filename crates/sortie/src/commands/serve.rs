@@ -1,9 +1,13 @@
 //! `sortie serve`: runs a node until it receives a signal to stop.
 
-use sortie_api::plain;
+use sortie_api::{check::Verdict, plain};
+use sortie_engine::{Providers, refuses_prompt};
 use sortie_sandbox::{Capabilities, Level};
 
-use super::Context;
+use super::{
+    Context,
+    models::{NO_LANGUAGE_MODEL, is_offline},
+};
 use crate::{
     args::ServeArgs,
     config::{Config, LogFormat, SandboxPolicy},
@@ -23,21 +27,27 @@ pub(super) async fn serve(context: &Context, args: &ServeArgs) -> Result<Exit> {
     let telemetry = logging::start_with_traces(&config, context.terminal)?;
     let mut told_to_stop = interruption();
     let data_dir = DataDir::new(&config.data_dir);
+    let is_watched = config.log.format == LogFormat::Text && context.terminal.stderr_is_terminal();
     let owner = data_dir.own()?;
-    if owner.is_new_folder() {
+    let is_new_folder = owner.is_new_folder();
+    if is_new_folder && !is_watched {
         tell(&config, &data_dir.made());
     }
     let node = tokio::select! {
-        node = Node::start(&config, owner, config.listen, Purpose::Serve, telemetry.traces()) => node?,
+        node = Node::start(&config, owner, config.listen, Purpose::Serve, telemetry.traces()) => node,
         () = &mut told_to_stop => return Ok(Exit::Success),
     };
-    if let Some(key) = node.first_key() {
-        tell_first_key(key, &config)?;
+    if node.is_err() && is_new_folder && is_watched {
+        tell(&config, &data_dir.made());
     }
-    log_sandbox(node.sandbox());
-    tracing::info!(database = %config.database_url, data_dir = %config.data_dir.display(), "listening on {}", node.url());
-    if let Some(console) = node.console(&config) {
-        tracing::info!("the console is at {console}");
+    let node = node?;
+    log_start(&node, &config, is_watched);
+    tokio::select! {
+        greeted = greet(&node, &config, is_watched) => greeted?,
+        () = &mut told_to_stop => {
+            stopped(node, telemetry).await;
+            return Ok(Exit::Success);
+        }
     }
     let server_ended = node.server_ended();
     let outcome = tokio::select! {
@@ -59,15 +69,108 @@ pub(super) async fn serve(context: &Context, args: &ServeArgs) -> Result<Exit> {
     }
 }
 
+/// Logs the start for those who read the log. A person at a terminal gets the lines of [`greet`] instead.
+fn log_start(node: &Node, config: &Config, is_watched: bool) {
+    log_sandbox(node.sandbox(), is_watched);
+    if is_watched {
+        return;
+    }
+    if let Some(rule) = refuses_prompt(&config.models, "") {
+        tracing::warn!("{rule}; until then only prompts with blocks for `runbook` run");
+    }
+    tracing::info!(database = %config.database_url, data_dir = %config.data_dir.display(), "listening on {}", node.url());
+    if let Some(console) = node.console(config) {
+        tracing::info!("the console is at {console}");
+    }
+}
+
+/// Prints four lines at the first start, and at later ones a single line on a terminal.
+async fn greet(node: &Node, config: &Config, is_watched: bool) -> Result<()> {
+    if let Some(key) = node.first_key() {
+        for line in greeting(node, config, key).await? {
+            tell(config, &line);
+        }
+    } else if is_watched {
+        let models = refuses_prompt(&config.models, "").map(|_| format!("; {NO_LANGUAGE_MODEL}"));
+        let line = format!(
+            "{}{}; Ctrl-C stops it",
+            address(node, config),
+            models.unwrap_or_default()
+        );
+        tell(config, &line);
+    }
+    Ok(())
+}
+
+/// Returns the lines for the person who starts an engine for the first time: its address, its key, its models, and the worst
+/// fault.
+async fn greeting(node: &Node, config: &Config, key: &FirstKey) -> Result<[String; 4]> {
+    let catalog = node.engine().models();
+    let models = catalog.models.iter().filter(|model| !is_offline(model)).count();
+    let models = if models == 0 {
+        NO_LANGUAGE_MODEL.to_owned()
+    } else {
+        format!(
+            "{models} models; the default is {}; `sortie models` lists them",
+            catalog.default_model
+        )
+    };
+    let checks = node.engine().checks(None, Providers::Left).await.checks;
+    let worst = checks
+        .iter()
+        // The line before has them.
+        .filter(|check| check.name != "models")
+        .max_by_key(|check| severity(check.verdict))
+        .filter(|check| check.verdict != Verdict::Ok);
+    let found = match worst {
+        None => "`sortie doctor` finds no faults".to_owned(),
+        Some(check) => format!(
+            "`sortie doctor` finds a {}: {}: {}",
+            word(check.verdict),
+            check.name,
+            check.found
+        ),
+    };
+    Ok([
+        format!("{}; `sortie console` signs you in", address(node, config)),
+        first_key(key, config)?,
+        models,
+        found,
+    ])
+}
+
+fn severity(verdict: Verdict) -> u8 {
+    match verdict {
+        Verdict::Ok => 0,
+        Verdict::Warning => 1,
+        Verdict::Fault => 2,
+    }
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Ok | Verdict::Warning => "warning",
+        Verdict::Fault => "fault",
+    }
+}
+
+/// Returns the sentence with the address of the console, or of the API if there is no console.
+fn address(node: &Node, config: &Config) -> String {
+    match node.console(config) {
+        Some(console) => format!("the engine is ready; its console is at {console}"),
+        None => format!("the engine is ready at {}", node.url()),
+    }
+}
+
 /// Telemetry ends last, so that the spans of the last requests and runs are sent.
 async fn stopped(node: Node, telemetry: Telemetry) {
     node.shutdown().await;
     telemetry.end().await;
 }
 
-/// Prints the first admin key, the only time it is shown. The operator's key is printed only if it could not be written
+/// Prints the first admin key, the only time it is shown, and returns the sentence about it. The operator's key is printed only if it could not be written
 /// to its file, because hosted deployments collect the output.
-fn tell_first_key(key: &FirstKey, config: &Config) -> Result<()> {
+fn first_key(key: &FirstKey, config: &Config) -> Result<String> {
     let (file, name) = (
         DataDir::new(&config.data_dir).key_file(key.which),
         key.which.name(),
@@ -76,7 +179,7 @@ fn tell_first_key(key: &FirstKey, config: &Config) -> Result<()> {
     if key.which == NodeKey::Admin || key.kept.is_err() {
         terminal::print_line(&key.secret)?;
     }
-    let text = match (key.which, &key.kept) {
+    Ok(match (key.which, &key.kept) {
         (NodeKey::Admin, Ok(())) => format!(
             "the line above on standard output is the {name}; it is shown this once and kept in {file}"
         ),
@@ -85,9 +188,7 @@ fn tell_first_key(key: &FirstKey, config: &Config) -> Result<()> {
             "the line above on standard output is the {name}; SAVE IT NOW: it could not be written to {file}: {}",
             plain::io(error)
         ),
-    };
-    tell(config, &text);
-    Ok(())
+    })
 }
 
 /// Prints a message for the person who has started the node, in the format of its log.
@@ -98,8 +199,10 @@ fn tell(config: &Config, text: &str) {
     }
 }
 
-fn log_sandbox(sandbox: std::result::Result<&Capabilities, &str>) {
+/// Logs the confinement of commands. A person at a terminal sees only warnings.
+fn log_sandbox(sandbox: std::result::Result<&Capabilities, &str>, is_watched: bool) {
     match sandbox {
+        Ok(found) if is_watched && found.level != Level::None => {}
         Ok(found) => {
             let level = found.level.as_str();
             if found.level == Level::None {

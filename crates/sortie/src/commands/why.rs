@@ -314,7 +314,10 @@ mod tests {
     }
 
     fn explained(status: &str, more: &Value, all: &[(&str, Value)]) -> String {
-        lines(&explain(&run(status, more), &events(all), now()))
+        lines(
+            &explain(&run(status, more), &events(all), now()),
+            &crate::render::Look::plain(),
+        )
     }
 
     #[test]

@@ -49,6 +49,8 @@ const OTHER_VARIABLES: &[&str] = &[
     "SORTIE_API_KEY",
     "SORTIE_OPERATOR_KEY",
     "SORTIE_CONFIG",
+    "SORTIE_CONTEXT",
+    "SORTIE_COMPLETE",
 ];
 
 /// Source of a value that no layer above the defaults has.

@@ -45,11 +45,20 @@ pub(crate) use traces::Sampler;
 pub(crate) use traces::TraceSettings;
 pub(crate) use values::is_node_name;
 
+use crate::{
+    data_dir::{DataDir, is_missing},
+    failure::Exit,
+    user_folders,
+};
+
 /// The commented default file.
 pub(crate) const DEFAULT_FILE: &str = include_str!("default.toml");
 
 /// The file that is read if no other is named.
 const FILE: &str = "sortie.toml";
+
+/// Key of the data folder.
+const DATA_DIR: &str = "data_dir";
 
 /// Maximum size of a file that holds a value.
 const MAX_VALUE_BYTES: u64 = 64 * 1024;
@@ -105,6 +114,8 @@ impl Deref for Config {
 pub(crate) struct Flags {
     /// The file of `--config`.
     pub(crate) file: Option<PathBuf>,
+    /// Data folder of commands outside a project. Without one, and for `serve`, it is the default of the configuration.
+    pub(crate) outside_project: Option<PathBuf>,
     values: Vec<(&'static str, Value, &'static str)>,
 }
 
@@ -113,7 +124,7 @@ impl Flags {
     pub(crate) fn new(file: Option<PathBuf>) -> Self {
         Self {
             file,
-            values: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -169,6 +180,13 @@ impl Config {
             settings: Box::new(settings),
             layers,
         })
+    }
+
+    /// Reads a text as the only file, without the environment and flags.
+    pub(crate) fn of_text(path: &Path, text: &str) -> Result<Self, Error> {
+        let environment = Environment::default();
+        let layers = stack(Some((path, text)), &Flags::default(), &environment)?;
+        Self::from_layers(layers, &environment, SandboxPolicy::Strongest)
     }
 
     /// Every key with its value and its source, secrets left out, in the form of the file.
@@ -231,16 +249,46 @@ fn layers(flags: &Flags, environment: &Environment) -> Result<Layers, Error> {
         .file
         .clone()
         .or_else(|| environment.get("SORTIE_CONFIG").map(PathBuf::from));
-    let file = match &named {
-        Some(path) => Some((path.clone(), read_file(path).map_err(|e| unreadable(path, &e))?)),
-        None => match read_file(Path::new(FILE)) {
-            Ok(text) => Some((PathBuf::from(FILE), text)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(unreadable(Path::new(FILE), &error)),
-        },
+    let of_project = match named {
+        Some(path) => Some((read_file(&path).map_err(|e| unreadable(&path, &e))?, path)),
+        None => read_if_any(Path::new(FILE))?,
     };
-    let file = file.as_ref().map(|(path, text)| (path.as_path(), text.as_str()));
-    stack(file, flags, environment)
+    let is_project = of_project.is_some();
+    let file = match (of_project, user_file(environment)) {
+        (None, Some(path)) => read_if_any(&path)?,
+        (of_project, _) => of_project,
+    };
+    let file = file.as_ref().map(|(text, path)| (path.as_path(), text.as_str()));
+    let mut layers = stack(file, flags, environment)?;
+    if let Some(folder) = flags.outside_project.as_ref().filter(|_| !is_project)
+        && !layers.is_given(DATA_DIR)
+        && !layers.text(DATA_DIR).is_some_and(is_data_folder)
+    {
+        layers.set_default(DATA_DIR, Value::String(folder.display().to_string()));
+    }
+    Ok(layers)
+}
+
+/// The configuration file of the user. It is read if the command names none and the working folder has none.
+pub(crate) fn user_file(environment: &Environment) -> Option<PathBuf> {
+    user_folders::settings(environment).map(|folder| folder.join(FILE))
+}
+
+fn read_if_any(path: &Path) -> Result<Option<(Zeroizing<String>, PathBuf)>, Error> {
+    match read_file(path) {
+        Ok(text) => Ok(Some((text, path.to_owned()))),
+        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) => Err(unreadable(path, &error)),
+    }
+}
+
+/// Whether an engine has used this folder. A folder that cannot be read counts: it may be that of another user's engine,
+/// and the command then fails with the reason.
+fn is_data_folder(path: &str) -> bool {
+    match DataDir::new(Path::new(path)).is_used() {
+        Ok(is_used) => is_used,
+        Err(failure) => failure.exit == Exit::Denied,
+    }
 }
 
 /// Reads the value that a file holds, without trailing line ends. Only regular files are read: a pipe could block, and

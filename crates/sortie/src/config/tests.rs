@@ -265,6 +265,7 @@ fn a_misspelt_variable_is_refused_but_not_those_of_others() {
         "SORTIE_URL",
         "SORTIE_API_KEY",
         "SORTIE_OPERATOR_KEY",
+        "SORTIE_CONTEXT",
         "SORTIE_SERVICE_HOST",
         "SORTIE_PORT",
         "SORTIE_PORT_8080_TCP",

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// File that hides the folder from Git.
-pub(super) const IGNORE_FILE: &str = ".gitignore";
+pub(crate) const IGNORE_FILE: &str = ".gitignore";
 
 /// Rule that makes Git ignore everything in a folder.
 const EVERYTHING: &str = "*";

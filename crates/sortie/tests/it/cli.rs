@@ -425,7 +425,7 @@ fn completions_are_printed_for_every_shell() -> Checked {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = text(&exits(alone(folder.path(), &["completions", shell]), 0)?.stdout);
         ensure!(
-            script.contains("sortie") && script.contains("doctor"),
+            script.contains("sortie") && script.contains("SORTIE_COMPLETE"),
             "{shell}: {script}"
         );
     }

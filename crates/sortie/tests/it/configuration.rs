@@ -103,9 +103,12 @@ fn the_data_folder_of_a_project_is_refused_and_stays_as_it_is() -> Checked {
     fs::create_dir(&data)?;
     fs::write(data.join("orders.csv"), "id\n1\n")?;
     for (arguments, code) in [
-        (&["run", "--model", "runbook", "hello"][..], 64),
+        (
+            &["run", "--model", "runbook", "hello", "--data-dir", "data"][..],
+            64,
+        ),
         (&["serve", "--listen", "127.0.0.1:0"], 64),
-        (&["doctor"], 1),
+        (&["doctor", "--data-dir", "data"], 1),
     ] {
         let mut command = binary_command(Path::new(env!("CARGO_BIN_EXE_sortie")));
         command

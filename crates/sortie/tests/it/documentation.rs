@@ -50,6 +50,7 @@ pages![
     the_page_of_the_api_works = "docs/API.md",
     the_page_of_runs_works = "docs/RUNS.md",
     the_page_of_runs_on_the_command_line_works = "docs/CLI-RUNS.md",
+    the_page_of_engines_works = "docs/ENGINES.md",
     the_page_of_workflows_works = "docs/WORKFLOWS.md",
     the_page_of_schedules_works = "docs/SCHEDULES.md",
     the_page_of_files_works = "docs/FILES.md",

@@ -10,7 +10,7 @@ use crate::prelude::*;
 #[tokio::test]
 async fn a_prompt_without_blocks_needs_a_language_model() -> Checked {
     const RULE: &str = "model: no language model is configured; set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, \
-                        or name one (docs/MODELS.md)";
+                        or run `sortie init` (docs/MODELS.md)";
     let options = NodeOptions {
         default_model: DefaultModel::Unset,
         ..NodeOptions::default()

@@ -42,7 +42,7 @@ async fn the_first_start_leaves_a_key_for_the_operator(database: Database) -> Ch
     ] {
         let told = text(&exits(node.node.sortie(arguments), 77)?.stderr);
         ensure!(
-            told.contains("SORTIE_API_KEY") && told.contains("POST /v1/organizations/{id}/keys"),
+            told.contains("SORTIE_API_KEY") && told.contains("page of the organization's keys"),
             "{arguments:?}: {told}"
         );
     }
@@ -132,7 +132,7 @@ async fn the_operators_commands_move_credits_and_check_the_ledger(database: Data
     let differs = exits(node.node.sortie(&["admin", "check-ledger"]), 1)?;
     assert_eq!(
         text(&differs.stdout).trim(),
-        format!("{org} reserved: expected 0 micros, found 7")
+        format!("{org} reserved: expected $0.00, found $0.000007")
     );
     assert_contains!(differs.stderr, "the ledger differs in one place");
     let differs = exits(node.node.sortie(&["admin", "check-ledger", "--json"]), 1)?;
@@ -160,7 +160,7 @@ async fn the_check_names_a_payment_that_was_not_credited(node: &mut HostedNode, 
     let differs = exits(node.node.sortie(&["admin", "check-ledger"]), 1)?;
     assert_eq!(
         text(&differs.stdout).trim(),
-        format!("{org} {payment} purchase: expected 5000000 micros, found 0")
+        format!("{org} {payment} purchase: expected $5.00, found $0.00")
     );
     let differs = exits(node.node.sortie(&["admin", "check-ledger", "--json"]), 1)?;
     let answer: Value = serde_json::from_slice(&differs.stdout)?;

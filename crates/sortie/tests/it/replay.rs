@@ -6,52 +6,9 @@ use std::{
     process::{Command, Output},
 };
 
-use crate::prelude::*;
+use crate::{prelude::*, terminal::at_a_terminal};
 
 both_databases![a_replayed_run_gets_its_credentials_back];
-
-/// A terminal for a command: types `SECRET` and Enter each time a question ends with a colon.
-const TERMINAL: &str = r#"
-import os, pty, sys
-pid, terminal = pty.fork()
-if pid == 0:
-    os.execvp(sys.argv[1], sys.argv[1:])
-shown = b""
-while True:
-    try:
-        read = os.read(terminal, 4096)
-    except OSError:
-        break
-    if not read:
-        break
-    shown += read
-    if shown.endswith(b"auth.token: "):
-        os.write(terminal, os.environ["SECRET"].encode() + b"\r")
-sys.stdout.buffer.write(shown)
-sys.stdout.flush()
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-"#;
-
-/// The command with a terminal in which `secret` is typed.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the terminal is Python's: no sandbox is wanted for it"
-)]
-fn at_a_terminal(command: &Command, secret: &str) -> Command {
-    let mut terminal = Command::new("python3");
-    terminal
-        .args(["-c", TERMINAL])
-        .arg(command.get_program())
-        .args(command.get_args())
-        .env("SECRET", secret);
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => terminal.env(name, value),
-            None => terminal.env_remove(name),
-        };
-    }
-    terminal
-}
 
 /// Runs a command to its end while the service answers in this thread.
 async fn ends(command: Command, code: i32) -> Result<Output> {
@@ -125,7 +82,10 @@ async fn a_credential_that_is_typed_is_not_shown() -> Checked {
     let node: Node = node(Database::Sqlite).await?;
     let run = run_with_a_token(&node.client()?, &service).await?;
     let output = ends(
-        at_a_terminal(&node.sortie(&["runs", "replay", &run]), "hush-4"),
+        at_a_terminal(
+            &node.sortie(&["runs", "replay", &run]),
+            &[("auth.token: ", "hush-4")],
+        ),
         0,
     )
     .await?;

@@ -29,15 +29,21 @@ use crate::{
     schedules::SaveSchedule,
 };
 
+/// A run with a key, a tag and metadata.
+fn labelled(fixture: &Fixture, org: OrgId) -> NewRun {
+    let mut run = fixture.new_run(org);
+    run.idempotency_key = Some("once".to_owned());
+    run.labels.tags = vec!["red".to_owned()];
+    run.labels.metadata = [("color".to_owned(), "red".to_owned())].into();
+    run
+}
+
 /// Runs every command on tables that can have many rows.
 async fn use_everything(fixture: &Fixture) {
     let org = fixture.org().await;
     administer(fixture, org).await;
     let node = fixture.node().await;
-    let mut keyed = fixture.new_run(org);
-    keyed.idempotency_key = Some("once".to_owned());
-    keyed.labels.tags = vec!["red".to_owned()];
-    keyed.labels.metadata = [("color".to_owned(), "red".to_owned())].into();
+    let keyed = labelled(fixture, org);
     for id in [keyed.id, fixture.run_id()] {
         fixture
             .store

@@ -224,10 +224,7 @@ impl Intake<'_> {
     fn check_model(&self, field: &str, id: &str) -> Result<(), Refusal> {
         match self.models.get(id) {
             Some(_) => Ok(()),
-            None => Err(broken(
-                field,
-                format!("no model {id:?}; GET /v1/models lists those there are"),
-            )),
+            None => Err(broken(field, self.models.unknown(id))),
         }
     }
 

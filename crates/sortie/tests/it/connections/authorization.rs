@@ -208,7 +208,7 @@ async fn a_call_that_lacks_a_scope_asks_for_it_at_the_next_authorization(databas
     assert_eq!(shown["status"], "needs_authorization");
     assert_eq!(
         shown["error"],
-        "the server requires the scope `write`: authorize the connection again (POST /v1/connections/crm/oauth)"
+        "the server requires the scope `write`: authorize the connection again (`sortie connections authorize crm`)"
     );
     let url = begin(&client).await?;
     ensure!(url.contains("scope=read+write"), "{url}");
