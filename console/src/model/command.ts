@@ -22,19 +22,32 @@ const OPTIONS = {
   workflow: "--workflow",
   model: "--model",
   fallback_model: "--fallback-model",
+  description: "--description",
+  instructions: "--instructions",
   effort: "--effort",
   timeout_seconds: "--timeout",
   max_cost_micros: "--max-cost",
   max_steps: "--max-steps",
   input: "--input",
+  input_schema: "--input-schema",
   output_schema: "--output-schema",
 };
-const JSON_FIELDS = ["input", "output_schema"];
+
+/** Values of options that are not the text of the field. */
+const VALUES: Partial<Record<string, (value: unknown) => string>> = {
+  max_cost_micros: (micros) => `${Number(micros) / 1_000_000}usd`,
+  input: JSON.stringify,
+  input_schema: JSON.stringify,
+  output_schema: JSON.stringify,
+};
 
 interface CliRequest {
   prompt?: string;
   shell?: boolean;
+  web?: unknown;
+  zero_data_retention?: boolean;
   tags?: string[];
+  metadata?: Record<string, string>;
   files?: { path: string }[];
 }
 
@@ -45,13 +58,19 @@ export function cli(request: CliRequest): { command: string; leftOut: string[] }
   for (const [field, flag] of Object.entries(OPTIONS)) {
     const value = fields[field];
     if (value === undefined) continue;
-    parts.push(`${flag} ${quote(JSON_FIELDS.includes(field) ? JSON.stringify(value) : String(value))}`);
+    parts.push(`${flag} ${quote((VALUES[field] ?? String)(value))}`);
   }
   for (const tag of request.tags ?? []) parts.push(`--tag ${quote(tag)}`);
+  for (const [key, value] of Object.entries(request.metadata ?? {})) {
+    parts.push(`--metadata ${quote(`${key}=${value}`)}`);
+  }
   for (const { path } of request.files ?? []) parts.push(`--file ${quote(path)}`);
   if (request.shell === false) parts.push("--no-shell");
+  if (request.web === true) parts.push("--web");
+  if (request.zero_data_retention) parts.push("--zero-data-retention");
   if (request.prompt !== undefined) parts.push(`-- ${quote(request.prompt)}`);
-  const known = [...Object.keys(OPTIONS), "tags", "files", "shell", "prompt"];
+  const known = [...Object.keys(OPTIONS), "tags", "metadata", "files", "shell", "zero_data_retention", "prompt"];
+  if (request.web === true) known.push("web");
   const leftOut = Object.keys(fields).filter(
     (field) => !known.includes(field) && fields[field] !== undefined && fields[field] !== false,
   );

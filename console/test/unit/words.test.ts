@@ -125,7 +125,8 @@ test("forms from schemas", () => {
 });
 
 test("requests as commands", () => {
-  const request = { prompt: "What's new?", model: "m", shell: false, tags: ["a b"], input: { week: 1 }, web: true };
+  const request = { prompt: "What's new?", model: "m", shell: false, tags: ["a b"], input: { week: 1 }, web: true,
+    metadata: { customer: "c 1" }, max_cost_micros: 500_000, connections: {} };
   assert.equal(
     curl({ method: "POST", path: "/v1/runs", body: { prompt: "it's" } }, "http://localhost:8080"),
     `curl -sS --fail-with-body \\
@@ -139,12 +140,15 @@ test("requests as commands", () => {
     command,
     `sortie run \\
   --model m \\
+  --max-cost 0.5usd \\
   --input '{"week":1}' \\
   --tag 'a b' \\
+  --metadata 'customer=c 1' \\
   --no-shell \\
+  --web \\
   -- 'What'\\''s new?'`,
   );
-  assert.deepEqual(leftOut, ["web"]);
+  assert.deepEqual(leftOut, ["connections"]);
 });
 
 test("colours become classes, other controls become visible", () => {
