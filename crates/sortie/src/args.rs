@@ -77,6 +77,7 @@ pub(crate) struct Cli {
 
 /// Flags of every command.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Engine")]
 pub(crate) struct Global {
     /// Configuration file [default: sortie.toml in this folder, else that of `sortie init`]
     #[arg(long, global = true, value_name = "FILE")]

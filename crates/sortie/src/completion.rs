@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn arguments_that_name_something_are_completed() {
         for (line, id, found) in [
-            ("sortie runs get", "run", Some(Resource::Runs)),
+            ("sortie runs get", "runs", Some(Resource::Runs)),
             ("sortie open", "run", Some(Resource::Runs)),
             ("sortie run", "model", Some(Resource::Models)),
             ("sortie run", "workflow", Some(Resource::Workflows)),
@@ -288,7 +288,7 @@ mod tests {
             ("sortie workflows get", "name", Some(Resource::Workflows)),
             ("sortie connections get", "name", Some(Resource::Connections)),
             ("sortie connections put", "name", None),
-            ("sortie keys revoke", "key", Some(Resource::Keys)),
+            ("sortie keys revoke", "keys", Some(Resource::Keys)),
             ("sortie contexts use", "name", Some(Resource::Contexts)),
         ] {
             assert_eq!(resource_of(line, id), found, "{line} {id}");

@@ -132,7 +132,7 @@ async fn instructions_count_in_the_budget() {
     };
     play(instructed, &model)
         .await
-        .fails("budget exhausted: the whole budget of $0.100000 is too little for a model call");
+        .fails("budget exhausted: the whole budget of $0.10 is too little for a model call");
     assert_eq!(model.asked().len(), 0);
 }
 

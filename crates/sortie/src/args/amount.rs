@@ -10,7 +10,9 @@ pub(crate) struct Amount(pub(crate) i64);
 
 /// A text that is not an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must be an amount with its unit: $5, $0.05, 5usd or 5000000micros, with at most six decimal places")]
+#[error(
+    "must be an amount with its unit and at most six decimal places: $5, $0.05, 5usd or 5000000micros; quote the $ in a shell"
+)]
 pub(crate) struct InvalidAmount;
 
 /// Micros of a dollar.

@@ -3,8 +3,7 @@
 use std::str::FromStr;
 
 pub(crate) fn whole<T: FromStr>(text: &str) -> Result<T, &'static str> {
-    text.parse()
-        .map_err(|_| "must be a whole number, and not a very large one")
+    text.parse().map_err(|_| "must be a whole number")
 }
 
 pub(crate) fn not_negative(text: &str) -> Result<i64, &'static str> {

@@ -28,7 +28,7 @@ Examples:
     /// Change a workflow in an editor: that of VISUAL or EDITOR
     #[command(after_help = "\
 Examples:
-  EDITOR=nano sortie workflows edit daily-report")]
+  sortie workflows edit daily-report")]
     Edit {
         /// Name of the workflow
         name: Name,

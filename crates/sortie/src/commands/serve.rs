@@ -9,6 +9,7 @@ use super::{
     models::{NO_LANGUAGE_MODEL, is_offline},
 };
 use crate::{
+    archive,
     args::ServeArgs,
     config::{Config, LogFormat, SandboxPolicy},
     data_dir::{DataDir, NodeKey, Purpose},
@@ -17,7 +18,7 @@ use crate::{
     logging,
     node::{FirstKey, Node},
     telemetry::Telemetry,
-    terminal,
+    terminal, user_folders,
 };
 
 pub(super) async fn serve(context: &Context, args: &ServeArgs) -> Result<Exit> {
@@ -41,6 +42,9 @@ pub(super) async fn serve(context: &Context, args: &ServeArgs) -> Result<Exit> {
         tell(&config, &data_dir.made());
     }
     let node = node?;
+    if let Some(other) = other_runs(context, &config).filter(|_| is_new_folder) {
+        tell(&config, &other);
+    }
     log_start(&node, &config, is_watched);
     tokio::select! {
         greeted = greet(&node, &config, is_watched) => greeted?,
@@ -67,6 +71,18 @@ pub(super) async fn serve(context: &Context, args: &ServeArgs) -> Result<Exit> {
         }
         () = &mut told_to_stop => Err(Failure::left()),
     }
+}
+
+/// Returns a note about the runs of commands without a server, which have another folder.
+fn other_runs(context: &Context, config: &Config) -> Option<String> {
+    let state = user_folders::state(&context.environment)?;
+    let has_runs = state != config.data_dir && state.join(archive::DATABASE).is_file();
+    has_runs.then(|| {
+        let state = state.display();
+        format!(
+            "earlier runs without a server are in {state}; `sortie serve --data-dir {state}` serves those"
+        )
+    })
 }
 
 /// Logs the start for those who read the log. A person at a terminal gets the lines of [`greet`] instead.
@@ -105,6 +121,8 @@ async fn greet(node: &Node, config: &Config, is_watched: bool) -> Result<()> {
 /// Returns the lines for the person who starts an engine for the first time: its address, its key, its models, and the worst
 /// fault.
 async fn greeting(node: &Node, config: &Config, key: &FirstKey) -> Result<[String; 4]> {
+    // Before the checks: they wait for a storage that does not answer.
+    let key = first_key(key, config)?;
     let catalog = node.engine().models();
     let models = catalog.models.iter().filter(|model| !is_offline(model)).count();
     let models = if models == 0 {
@@ -133,7 +151,7 @@ async fn greeting(node: &Node, config: &Config, key: &FirstKey) -> Result<[Strin
     };
     Ok([
         format!("{}; `sortie console` signs you in", address(node, config)),
-        first_key(key, config)?,
+        key,
         models,
         found,
     ])

@@ -262,8 +262,8 @@ fn next(run: &Run, findings: &Findings) -> String {
         RunStatus::Failed if is_step_limit => {
             "allow more model calls: `sortie run … --max-steps` with a larger number".to_owned()
         }
-        RunStatus::Failed if findings.retry.is_some() => format!(
-            "`sortie doctor` checks the providers of models; then `sortie runs replay {id}` starts it again"
+        RunStatus::Failed | RunStatus::TimedOut if findings.retry.is_some() => format!(
+            "`sortie doctor --providers` asks the providers of models; then `sortie runs replay {id}` starts it again"
         ),
         RunStatus::TimedOut => format!(
             "allow more than {} s: `sortie run … --timeout` with a larger number, at most 3600",

@@ -125,6 +125,8 @@ async fn a_store_that_is_away_for_seconds_costs_no_run_its_files_and_stops_none_
     let gateway = Gateway::start(store.address()).await?;
     let options = options(&store).env("AWS_ENDPOINT_URL", &gateway.base_url());
     let node = Node::start_with(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite, options).await?;
+    // The checks of the first start also use the store.
+    node.until_logged("`sortie doctor` finds").await?;
     let client = node.client()?;
     let saved = client.upload("a.txt", "saved").await?;
     gateway.set([GatewayFault::Fails(StatusCode::SERVICE_UNAVAILABLE)]);
@@ -164,6 +166,8 @@ impl Hanging {
         let gateway = Gateway::start(store.address()).await?;
         let options = options(&store).env("AWS_ENDPOINT_URL", &gateway.base_url());
         let node = Node::start_with(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite, options).await?;
+        // The checks of the first start also use the store.
+        node.until_logged("`sortie doctor` finds").await?;
         // Requests that pass: the check whether the content exists, the start of the upload, and its first part.
         gateway.set([
             GatewayFault::None,

@@ -134,10 +134,10 @@ mod tests {
         assert_eq!(dir.prepare(), Ok(()));
         assert_eq!(dir.prepare(), Ok(()));
         std::fs::set_permissions(&dir.0, PermissionsExt::from_mode(0o777)).unwrap();
-        assert!(dir.prepare().unwrap_err().contains("not this user's alone"));
+        assert!(dir.prepare().unwrap_err().contains("only to this user"));
         std::fs::remove_dir(&dir.0).unwrap();
         std::os::unix::fs::symlink("/tmp", &dir.0).unwrap();
-        assert!(dir.prepare().unwrap_err().contains("not this user's alone"));
+        assert!(dir.prepare().unwrap_err().contains("only to this user"));
         let missing = MemoryDir::new(base.path().join("b/c"));
         assert!(missing.prepare().unwrap_err().contains("cannot be made"));
         let elsewhere = MemoryDir::new(PathBuf::from("/proc/self"));
