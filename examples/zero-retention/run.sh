@@ -8,9 +8,8 @@ call() { curl -sS --fail-with-body "$api/$1" -H "Authorization: Bearer $key" "${
 field() { python3 -c 'import json, sys; print(json.load(sys.stdin).get(sys.argv[1], "none"))' "$1"; }
 
 # The letter travels in the request: a file that is saved with `sortie files` stays where it is saved.
-python3 "$here/request.py" "$here/letter.txt" >request.json
-run=$(call runs -H 'Content-Type: application/json' --data @request.json | field id)
-rm request.json
+run=$(python3 "$here/request.py" "$here/letter.txt" |
+  call runs -H 'Content-Type: application/json' --data @- | field id)
 
 # A read that leaves the answer where it is, until the run has ended.
 until [ -n "$(call "runs/$run?output=false&wait=60" | grep -o '"finished_at"')" ]; do :; done

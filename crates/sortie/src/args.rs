@@ -52,7 +52,7 @@ pub(crate) use self::{
     paging::Paging,
     reference::{Reference, RunRef},
     replay::ReplayArgs,
-    run::{Attendance, FileArg, RunArgs},
+    run::{Attendance, FileArg, Label, RunArgs},
     runs::{RunsCommand, WhichRuns},
     schedules::{Clearable, CreateScheduleArgs, ScheduleFields, SchedulesCommand, UpdateScheduleArgs},
     workflows::{PutWorkflows, WorkflowsCommand},

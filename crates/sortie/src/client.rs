@@ -11,7 +11,7 @@ mod mcp;
 mod rate_limit;
 mod raw;
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use reqwest::{Method, RequestBuilder, Response, StatusCode, header};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -110,10 +110,17 @@ impl Client {
         self.key.is_some()
     }
 
-    /// Returns an address of the engine.
+    /// Returns an address of the engine. An address elsewhere is refused, because requests carry the key.
     pub(crate) fn url(&self, path: &str) -> Result<Url> {
         let joined = self.base.join(path);
-        joined.map_err(|error| Failure::usage(format!("{}: {error}", self.base)))
+        let joined = joined.map_err(|error| Failure::usage(format!("{}: {error}", self.base)))?;
+        if joined.origin() == self.base.origin() && joined.path().starts_with(self.base.path()) {
+            return Ok(joined);
+        }
+        Err(Failure::usage(format!(
+            "{path}: must be a path below {}, such as /v1/runs",
+            self.base
+        )))
     }
 
     fn request(&self, method: Method, path: &str) -> Result<RequestBuilder> {
@@ -235,7 +242,7 @@ impl Client {
     pub(crate) async fn pages<T: DeserializeOwned>(
         &self,
         path: &str,
-        filters: &[(&'static str, String)],
+        filters: &[Parameter],
         limit: Option<u32>,
     ) -> Result<Listed<T>> {
         let (mut items, mut cursor) = (Vec::new(), String::new());
@@ -249,9 +256,9 @@ impl Client {
                 });
             }
             let mut query = filters.to_vec();
-            query.push(("limit", left.min(limits::PAGE).to_string()));
+            query.push(("limit".into(), left.min(limits::PAGE).to_string()));
             if !cursor.is_empty() {
-                query.push(("cursor", cursor));
+                query.push(("cursor".into(), cursor));
             }
             let page: Page<T> = self.ask(get(path_of(path, &query))).await?;
             items.extend(page.items);
@@ -363,6 +370,9 @@ fn http_client(base: &Url, silence: Duration) -> Result<EngineClient> {
     EngineClient::through(&outbound, timeouts)
         .map_err(|error| Failure::internal(format!("the HTTP client cannot be made: {error}")))
 }
+
+/// Parameter of a query: its name and its value.
+pub(crate) type Parameter = (Cow<'static, str>, String);
 
 /// The records of a list, or the first of them.
 pub(crate) struct Listed<T> {
@@ -555,6 +565,21 @@ mod tests {
         let begin = format!("cannot reach the engine at {url}/ (from SORTIE_URL): ");
         assert!(text.starts_with(&begin), "{text}");
         assert!(text.ends_with("or start an engine with `sortie serve`"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn no_address_of_another_host_is_made() {
+        let (_, client) = client().await;
+        assert!(client.url("v1/runs?limit=1").is_ok());
+        for elsewhere in [
+            "http://127.0.0.2/v1/runs",
+            "//example.com/v1",
+            "\\\\example.com\\v1",
+            "https://example.com",
+        ] {
+            let failure = client.url(elsewhere).unwrap_err();
+            assert_eq!(failure.exit, Exit::Usage, "{elsewhere}");
+        }
     }
 
     #[test]

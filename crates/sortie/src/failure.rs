@@ -4,6 +4,8 @@ use std::{fmt, io, process::ExitCode, time::Duration};
 
 use sortie_api::{RunStatus, plain};
 
+use crate::terminal::harmless;
+
 /// Exit codes. `docs/TROUBLESHOOTING.md` documents them, so their meaning never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -70,11 +72,12 @@ pub(crate) struct Failure {
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
+    /// A failure with a message, which may have texts of the engine: control characters in it are replaced.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self {
             exit,
             retry_after: None,
-            message: message.into(),
+            message: harmless(&message.into()).into_owned(),
         }
     }
 
@@ -132,6 +135,12 @@ mod tests {
             .map(|status| Exit::from(status) as u8)
             .collect();
         assert_eq!(codes, [0, 1, 3, 4, 5]);
+    }
+
+    #[test]
+    fn a_message_cannot_control_the_terminal() {
+        let failure = Failure::usage("no\u{1b}[2J such run\u{7}");
+        assert_eq!(failure.to_string(), "no\u{fffd}[2J such run\u{fffd}");
     }
 
     #[test]

@@ -9,7 +9,6 @@ use crate::{
     contexts::{self, Contexts},
     data_dir::{DataDir, NodeKey},
     failure::Result,
-    terminal,
 };
 
 /// Flag that names the address of an engine.
@@ -48,12 +47,7 @@ impl NamedEngine {
         if let Some(url) = url {
             return Ok(Some(Self::at(url, URL_FLAG)));
         }
-        if let Some(url) = environment.get(URL) {
-            if let Some(name) = context {
-                terminal::note(&format!(
-                    "note: {URL} is set and wins over {CONTEXT_FLAG} {name}: unset it to use the context"
-                ));
-            }
+        if let Some(url) = environment.get(URL).filter(|_| context.is_none()) {
             return Ok(Some(Self::at(url, URL)));
         }
         let named = context
@@ -156,6 +150,13 @@ mod tests {
             (
                 None,
                 Some("two"),
+                &[url, context],
+                "https://two.example",
+                "the context two",
+            ),
+            (
+                None,
+                None,
                 &[url, context],
                 "https://variable.example",
                 "SORTIE_URL",

@@ -85,7 +85,7 @@ fn all(stdin: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     while bytes.len() <= INPUT_BYTES {
         if !is_told && !is_ready(stdin, PATIENCE.saturating_sub(begun.elapsed()))? {
             is_told = true;
-            terminal::note(
+            terminal::error(
                 "waiting for the end of standard input, which is the input of the run; `</dev/null` gives it none",
             );
         }

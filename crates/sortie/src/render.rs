@@ -179,12 +179,10 @@ impl Render {
         match self.form() {
             Form::Json => print_json(answer),
             Form::Yaml => print(serde_saphyr::to_string(&value(answer)?)),
-            Form::Toml => match value(answer)? {
-                Value::Object(fields) => print(toml::to_string(&without_nulls(fields.into()))),
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Err(
-                    Failure::usage("-o toml: TOML has no lists without a name; use -o json or -o yaml"),
-                ),
-            },
+            Form::Toml => {
+                terminal::print(&toml(value(answer)?)?)?;
+                Ok(Exit::Success)
+            }
             Form::Table | Form::Wide | Form::Name => {
                 for_people(answer)?;
                 Ok(Exit::Success)
@@ -200,6 +198,16 @@ impl Render {
     /// Whether people read the output at a terminal.
     pub(crate) fn is_for_people(&self) -> bool {
         !self.is_for_programs() && std::io::stdout().is_terminal()
+    }
+
+    /// Refuses forms that a command does not have: it prints a table that changes, or JSON.
+    pub(crate) fn check_is_table_or_json(&self, command: &str) -> Result<()> {
+        if matches!(self.form(), Form::Table | Form::Wide | Form::Json) && self.fields.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "{command} has only a table, or JSON with --json"
+        )))
     }
 
     fn is_for_programs(&self) -> bool {
@@ -250,23 +258,27 @@ fn value<T: Serialize + ?Sized>(answer: &T) -> Result<Value> {
     serde_json::to_value(answer).map_err(|error| Failure::internal(error.to_string()))
 }
 
-/// TOML has no null: a field without a value is left out.
-pub(crate) fn without_nulls(value: Value) -> Value {
-    match value {
-        Value::Object(fields) => fields
-            .into_iter()
-            .filter(|(_, value)| !value.is_null())
-            .map(|(name, value)| (name, without_nulls(value)))
-            .collect::<serde_json::Map<_, _>>()
-            .into(),
-        Value::Array(items) => items.into_iter().map(without_nulls).collect(),
-        other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => other,
-    }
+/// Returns an object as TOML, without the fields that are null.
+pub(crate) fn toml(value: Value) -> Result<String> {
+    let Value::Object(mut fields) = value else {
+        return Err(Failure::usage(
+            "-o toml: TOML has no lists without a name; use -o json or -o yaml",
+        ));
+    };
+    fields.retain(|_, value| !value.is_null());
+    ::toml::to_string(&fields)
+        .map_err(|_| Failure::usage("TOML has no null, and a field has one; use -o json or -o yaml"))
 }
 
 fn print<E: std::fmt::Display>(text: std::result::Result<String, E>) -> Result<Exit> {
     let text = text.map_err(|error| Failure::internal(error.to_string()))?;
-    terminal::print_line(text.trim_end())?;
+    let text = text.trim_end();
+    // JSON escapes only some of the characters that control a terminal.
+    if std::io::stdout().is_terminal() {
+        terminal::print_line(&harmless(text))?;
+    } else {
+        terminal::print_line(text)?;
+    }
     Ok(Exit::Success)
 }
 

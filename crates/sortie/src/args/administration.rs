@@ -10,7 +10,7 @@ use sortie_api::{
 };
 
 use super::{Allowance, InstallationArgs, KeyRole, Moment, Paging, Reference, given};
-use crate::render::Render;
+use crate::{client::Parameter, render::Render};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
@@ -179,7 +179,7 @@ pub(crate) struct AuditArgs {
 
 impl AuditArgs {
     /// The filters as the API takes them.
-    pub(crate) fn filters(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn filters(&self) -> Vec<Parameter> {
         given([
             ("action", self.action.clone()),
             ("target", self.target.clone()),
@@ -210,7 +210,7 @@ pub(crate) struct UsageArgs {
 
 impl UsageArgs {
     /// The query as the API takes it.
-    pub(crate) fn query(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn query(&self) -> Vec<Parameter> {
         let by: Vec<&str> = self.by.iter().map(|dimension| dimension.as_str()).collect();
         given([
             ("from", self.from.map(|day| day.to_string())),

@@ -15,8 +15,15 @@ pub(crate) enum RunRef {
 
 /// A text that names no run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must be the ID of a run, such as run_01kafs6w1cefkstv6qr1ptb0mp, the beginning of one, or @last")]
+#[error(
+    "must be the ID of a run, such as run_01kafs6w1cefkstv6qr1ptb0mp, at least six characters of its beginning, or @last"
+)]
 pub(crate) struct InvalidRunRef;
+
+impl RunRef {
+    /// Characters that the beginning of an ID has at least. Fewer are the same for all IDs of some days.
+    pub(crate) const SHORTEST: usize = 6;
+}
 
 impl FromStr for RunRef {
     type Err = InvalidRunRef;
@@ -31,7 +38,7 @@ impl FromStr for RunRef {
         let last = format!("run_{beginning:z<26}").parse();
         match (first, last) {
             (Ok(first), Ok(last)) if first == last => Ok(Self::Id(first)),
-            (Ok(first), Ok(last)) if !beginning.is_empty() => {
+            (Ok(first), Ok(last)) if beginning.len() >= Self::SHORTEST => {
                 Ok(Self::Beginning(beginning.to_owned(), [first, last]))
             }
             (Ok(_) | Err(_), _) => Err(InvalidRunRef),
@@ -89,8 +96,9 @@ mod tests {
             "",
             "run_",
             "key_01kafs6w1cefkstv6qr1ptb0mp",
-            "8",
-            "01u",
+            "01kaf",
+            "8kafs6w1",
+            "01kafs6u",
             "@first",
             &format!("{ID}0"),
         ] {
@@ -100,7 +108,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_beginning_includes_every_id_that_has_it(length in 1_usize..26) {
+        fn a_beginning_includes_every_id_that_has_it(length in RunRef::SHORTEST..26) {
             let id: RunId = ID.parse().map_err(|_| TestCaseError::fail("no ID"))?;
             let beginning = ID.get(4..4 + length).unwrap_or_default();
             let Ok(RunRef::Beginning(_, [first, last])) = beginning.parse() else {

@@ -19,8 +19,9 @@ Examples:
   sortie run @task.md --web --connection crm --max-cost '$0.50'
   sortie run 'Extract the total.' --each 'invoices/*.txt' --json
 
-The run goes to the engine at --url or SORTIE_URL, else to the engine of the
-data folder when one is running, else to one that is started in this process.
+The run goes to the engine at --url, --context, SORTIE_URL or SORTIE_CONTEXT,
+else to the current context of `sortie login`, else to the engine of the data
+folder, else to one that is started in this process.
 The answer goes to standard output, everything else to standard error.
 Ctrl-C, SIGTERM and the end of the terminal (SIGHUP) cancel the run; a second
 one leaves at once. While the engine does not answer, it is tried again for
@@ -36,7 +37,7 @@ Exit codes:
                                    80  the API key may not do this
                                   130  left by a second Ctrl-C")]
 pub(crate) struct RunArgs {
-    /// The task; `-` reads it from standard input. Replaces the saved prompt of --workflow
+    /// The task; @FILE reads it from a file, `-` from standard input. Replaces the saved prompt of --workflow
     #[arg(
         value_name = "PROMPT|@FILE|-",
         required_unless_present_any = ["literal", "workflow", "request", "each", "continued"]

@@ -4,9 +4,9 @@ use clap::{Args, Subcommand};
 use sortie_api::{Micros, RunStatus, ScheduleId};
 
 use super::{
-    Moment, Paging, ReplayArgs, RunRef, amount::cost, artifacts, export, number::not_negative, resume,
+    Label, Moment, Paging, ReplayArgs, RunRef, amount::cost, artifacts, export, number::not_negative, resume,
 };
-use crate::render::Render;
+use crate::{client::Parameter, render::Render};
 
 /// Filters of a list of runs.
 #[derive(Clone, Debug, Default, Args)]
@@ -17,6 +17,9 @@ pub(crate) struct WhichRuns {
     /// Only runs with this tag
     #[arg(long)]
     pub(crate) tag: Option<String>,
+    /// Only runs with this pair of metadata; may be given several times
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) metadata: Vec<Label>,
     /// Only runs that this schedule has started
     #[arg(long, value_name = "ID")]
     pub(crate) schedule: Option<ScheduleId>,
@@ -98,8 +101,9 @@ code is that of `sortie run`.")]
     Watch {
         /// ID of a run, its beginning, or @last for the newest run
         run: RunRef,
-        #[command(flatten)]
-        render: Render,
+        /// Print the event objects one a line, and the finished run last
+        #[arg(long)]
+        json: bool,
     },
     /// Print what the commands of a run printed
     #[command(after_help = "\
@@ -134,8 +138,9 @@ Examples:
         /// Only events after this one
         #[arg(long, value_name = "ID", default_value_t = 0, value_parser = not_negative)]
         after: i64,
-        #[command(flatten)]
-        render: Render,
+        /// Print the event objects one a line, and the finished run last
+        #[arg(long)]
+        json: bool,
     },
     /// Start a run again with the definition that it used
     Replay(Box<ReplayArgs>),
@@ -175,16 +180,18 @@ Examples:
 
 impl WhichRuns {
     /// Returns the filters that a run matches at all times or never.
-    pub(crate) fn lasting_filters(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn lasting_filters(&self) -> Vec<Parameter> {
         let mut filters = self.filters();
         filters.retain(|(name, _)| *name != "status");
         filters
     }
 
     /// The filters as the API takes them.
-    pub(crate) fn filters(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn filters(&self) -> Vec<Parameter> {
         let statuses: Vec<&str> = self.status.iter().map(|status| status.as_str()).collect();
-        given([
+        let metadata = self.metadata.iter();
+        let metadata = metadata.map(|pair| (format!("metadata.{}", pair.key).into(), pair.value.clone()));
+        let mut filters = given([
             ("status", (!statuses.is_empty()).then(|| statuses.join(","))),
             ("tag", self.tag.clone()),
             ("schedule", self.schedule.map(|id| id.to_string())),
@@ -198,16 +205,16 @@ impl WhichRuns {
             ),
             ("since", self.since.map(|at| at.to_string())),
             ("until", self.until.map(|at| at.to_string())),
-        ])
+        ]);
+        filters.extend(metadata);
+        filters
     }
 }
 
 /// Returns the parameters that have a value.
-pub(super) fn given<const N: usize>(
-    pairs: [(&'static str, Option<String>); N],
-) -> Vec<(&'static str, String)> {
+pub(super) fn given<const N: usize>(pairs: [(&'static str, Option<String>); N]) -> Vec<Parameter> {
     pairs
         .into_iter()
-        .filter_map(|(name, value)| Some((name, value?)))
+        .filter_map(|(name, value)| Some((name.into(), value?)))
         .collect()
 }

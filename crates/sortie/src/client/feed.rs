@@ -6,7 +6,7 @@ use reqwest::{Method, Response, StatusCode, header};
 use sortie_net::sse::{Message, Parser};
 use tokio::time::Instant;
 
-use super::{Client, path_of};
+use super::{Client, Parameter, path_of};
 use crate::failure::{Exit, Failure, Result};
 
 /// Largest accepted message: a run without its output.
@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 impl Client {
     /// The changes of the runs that match the filters.
-    pub(crate) fn feed(&self, filters: &[(&'static str, String)]) -> Feed {
+    pub(crate) fn feed(&self, filters: &[Parameter]) -> Feed {
         Feed {
             client: self.clone(),
             path: path_of("v1/runs", filters),

@@ -66,7 +66,7 @@ impl Client {
             RunRef::Beginning(_, [first, last]) => {
                 let until = last.made_at() + Duration::from_millis(1);
                 let span = [("since", first.made_at()), ("until", until)];
-                let filters = span.map(|(name, at)| (name, at.to_string()));
+                let filters = span.map(|(name, at)| (name.into(), at.to_string()));
                 (filters.to_vec(), u32::MAX)
             }
         };
@@ -116,13 +116,14 @@ fn find<'a, T: Named>(all: &'a [T], text: &str) -> Result<&'a T> {
         return Ok(found);
     }
     let named = all.iter().filter(|record| record.name() == Some(text));
+    let beginning = text.split_once('_').map_or(text, |(_, random)| random);
     let begins = |record: &&T| {
         let id = record.id();
         let random = id.split_once('_').map_or("", |(_, random)| random);
-        id.starts_with(text) || random.starts_with(text)
+        random.starts_with(beginning) && (beginning == text || id.starts_with(text))
     };
     let mut found: Vec<&T> = named.collect();
-    if found.is_empty() {
+    if found.is_empty() && beginning.len() >= RunRef::SHORTEST {
         found.extend(all.iter().filter(begins));
     }
     match found.as_slice() {

@@ -9,7 +9,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{Context, operators};
 use crate::{
     args::{InstallationArgs, OperatorArgs},
-    client::{Call, Client, Listed},
+    client::{Call, Client, Listed, Parameter},
     connect::{Connection, Need},
     failure::{Exit, Result},
     render::{Record, Render},
@@ -112,7 +112,7 @@ impl Context {
         &self,
         target: &impl Target,
         path: &str,
-        filters: &[(&'static str, String)],
+        filters: &[Parameter],
         limit: Option<u32>,
     ) -> Result<Exit> {
         let read = async |client: &Client| client.pages(path, filters, limit).await;

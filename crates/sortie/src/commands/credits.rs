@@ -11,7 +11,7 @@ use crate::{
     args::{AdminCommand, Amount, CreditsCommand},
     client::{Client, get, path_of, post_json},
     failure::{Exit, Failure, Result},
-    render::{Field, Look, Record, id, some},
+    render::{Field, Look, Record, some},
 };
 
 impl Record for Balance {
@@ -26,7 +26,7 @@ impl Record for Balance {
 
 impl Record for Payment {
     const COLUMNS: &'static [Field<Self>] = &[
-        ("PAYMENT", |payment| id(payment.id)),
+        ("PAYMENT", |payment| some(payment.id)),
         ("CENTS", |payment| some(payment.amount_cents)),
         ("REFUNDED", |payment| some(payment.refunded_cents)),
         ("DISPUTED", |payment| some(payment.disputed_cents)),

@@ -76,6 +76,14 @@ pub(super) async fn init(context: &Context) -> Result<Exit> {
     let key_file = match (&choice.key, user_folders::settings(&context.environment)) {
         (Some(key), Some(folder)) => {
             let path = folder.join(format!("{}.key", choice.name));
+            let question = format!("{} has another key. Replace it? [y/N] ", path.display());
+            let is_other = std::fs::read_to_string(&path).is_ok_and(|saved| saved.trim() != *key);
+            if is_other && !confirm(&question, false)? {
+                return Err(Failure::usage(format!(
+                    "{} stays as it is, and nothing is written",
+                    path.display()
+                )));
+            }
             save_private(&path, key)?;
             set_provider(
                 &mut root,

@@ -29,12 +29,9 @@ pub(super) async fn login(context: &Context, args: LoginArgs) -> Result<Exit> {
     };
     let mut contexts = Contexts::read(&context.environment)?;
     contexts::file(&context.environment).ok_or_else(no_home)?;
-    let (key, source) = match prompt::hidden(&format!("API key for {url}: "), KEY_BYTES)? {
-        Some(typed) => (typed, KeySource::Typed),
-        None => (
-            input::text(&mut stdin().lock(), STDIN, KEY_BYTES)?,
-            KeySource::Typed,
-        ),
+    let key = match prompt::hidden(&format!("API key for {url}: "), KEY_BYTES)? {
+        Some(typed) => typed,
+        None => input::text(&mut stdin().lock(), STDIN, KEY_BYTES)?,
     };
     let key = key.trim();
     if key.is_empty() {
@@ -42,7 +39,7 @@ pub(super) async fn login(context: &Context, args: LoginArgs) -> Result<Exit> {
             "no API key was given: type it, or send it to standard input",
         ));
     }
-    let client = Client::new(url, "ADDRESS", Some(ClientKey::new(key, source)))?;
+    let client = Client::new(url, "ADDRESS", Some(ClientKey::new(key, KeySource::Typed)))?;
     let me: OrganizationInfo = client.ask(get("v1/me")).await?;
     let engine = SavedEngine {
         url: url.to_owned(),

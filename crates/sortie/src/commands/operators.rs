@@ -14,7 +14,7 @@ use crate::{
     data_dir::{DataDir, NodeKey},
     failure::{Exit, Failure, Result},
     named_engine::{NamedEngine, URL_FLAG},
-    render::{Cell, Field, Look, Record, id, maybe, maybe_time, some, time},
+    render::{Cell, Field, Look, Record, maybe, maybe_time, some, time},
     terminal,
 };
 
@@ -29,7 +29,7 @@ const OPERATOR_KEY: &str = "SORTIE_OPERATOR_KEY";
 
 impl Record for OperatedOrganization {
     const COLUMNS: &'static [Field<Self>] = &[
-        ("ORGANIZATION", |organization| id(organization.id)),
+        ("ORGANIZATION", |organization| some(organization.id)),
         ("MEMBERS", |organization| some(organization.members)),
     ];
     const MORE: &'static [Field<Self>] = &[
@@ -54,7 +54,7 @@ fn suspension(organization: &OperatedOrganization) -> Option<Cell> {
 
 impl Record for OperatedUser {
     const COLUMNS: &'static [Field<Self>] = &[
-        ("USER", |user| id(user.id)),
+        ("USER", |user| some(user.id)),
         ("CREATED", |user| time(user.created_at)),
         ("VERIFIED", |user| {
             some(if user.email_verified { "yes" } else { "no" })
@@ -166,7 +166,7 @@ async fn user(context: &Context, args: &UserArgs) -> Result<UserId> {
     if let Ok(id) = args.user.parse() {
         return Ok(id);
     }
-    let filter = [("email", args.user.clone())];
+    let filter = [("email".into(), args.user.clone())];
     let find = async |client: &Client| client.pages(USERS, &filter, None).await;
     let found: Listed<OperatedUser> = context.call(&args.operator, find).await?;
     let user = found.items.first().map(|user| user.id);

@@ -27,10 +27,10 @@ pub(super) async fn execute(context: &Context, command: RunsCommand) -> Result<E
         RunsCommand::Get { runs, render } => show(context, &runs, &render).await,
         RunsCommand::Cancel { runs, render } => cancel(context, &runs, &render).await,
         RunsCommand::Resume(args) => resume::resume(context, &args).await,
-        RunsCommand::Watch { run, render } => watch_run(context, &run, &render).await,
+        RunsCommand::Watch { run, json } => watch_run(context, &run, json).await,
         RunsCommand::Logs { run, follow } => logs::logs(context, &run, follow).await,
         RunsCommand::Why { run, render } => why::why(context, &run, &render).await,
-        RunsCommand::Events { run, after, render } => events(context, &run, after, &render).await,
+        RunsCommand::Events { run, after, json } => events(context, &run, after, json).await,
         RunsCommand::Replay(args) => replay::replay(context, *args).await,
         RunsCommand::Export(args) => export::export(context, &args).await,
         RunsCommand::Deliveries { run, render } => deliveries::list(context, &run, &render).await,
@@ -73,6 +73,7 @@ impl Record for Run {
         ("schedule", |run| maybe(run.schedule_id)),
         ("replay of", |run| maybe(run.replay_of)),
         ("tags", tags),
+        ("metadata", metadata),
         ("output", |run| maybe(unretained_output(run))),
     ];
 
@@ -113,6 +114,11 @@ async fn show(context: &Context, named: &[RunRef], render: &Render) -> Result<Ex
         Ok(Exit::Success)
     };
     context.with(render, show).await
+}
+
+fn metadata(run: &Run) -> Option<Cell> {
+    let pairs = run.metadata.iter().map(|(key, value)| format!("{key}={value}"));
+    (!run.metadata.is_empty()).then(|| Cell::Text(pairs.collect::<Vec<_>>().join(", ")))
 }
 
 fn tags(run: &Run) -> Option<Cell> {
@@ -162,8 +168,8 @@ async fn cancel(context: &Context, named: &[RunRef], render: &Render) -> Result<
     context.call(render, cancel).await
 }
 
-async fn events(context: &Context, run: &RunRef, after: i64, render: &Render) -> Result<Exit> {
-    let format = if render.is_json() {
+async fn events(context: &Context, run: &RunRef, after: i64, is_json: bool) -> Result<Exit> {
+    let format = if is_json {
         Format::JsonLines
     } else {
         Format::Transcript
@@ -173,18 +179,18 @@ async fn events(context: &Context, run: &RunRef, after: i64, render: &Render) ->
         follow_to_end(connection, context, (id, after), format).await?;
         Ok(Exit::Success)
     };
-    context.with(render, show).await
+    context.with(&Render::default(), show).await
 }
 
 /// Follows a run like the command that started it. Leaving the command does not cancel the run.
-async fn watch_run(context: &Context, run: &RunRef, render: &Render) -> Result<Exit> {
-    let format = Format::of(render.is_json());
+async fn watch_run(context: &Context, run: &RunRef, is_json: bool) -> Result<Exit> {
+    let format = Format::of(is_json);
     let show = async |connection: &mut Connection| {
         let id = connection.client.find_run(run).await?;
         let run = follow_to_end(connection, context, (id, 0), format).await?;
         Ok(run.status.into())
     };
-    context.with(render, show).await
+    context.with(&Render::default(), show).await
 }
 
 /// Follows a run from after an event to its end. Fails if the run is abandoned.

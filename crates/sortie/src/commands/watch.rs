@@ -18,6 +18,7 @@ const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 /// Shows the list until the user leaves. As JSON, prints each change on a line instead.
 pub(super) async fn watch(context: &Context, which: &WhichRuns, render: &Render) -> Result<Exit> {
+    render.check_is_table_or_json("--watch")?;
     let show = async |connection: &mut Connection| {
         let mut interrupted = interruption();
         let mut feed = connection.client.feed(&which.lasting_filters());

@@ -10,9 +10,10 @@ use super::Context;
 use crate::{
     args::{Name, PutWorkflows, WorkflowsCommand},
     client::{Client, delete, get, put},
+    data_dir::replace_private,
     failure::{Exit, Failure, Result},
     input::{self, Fields},
-    render::{Field, Look, Record, Render, lines, maybe, some, time, without_nulls},
+    render::{self, Field, Look, Record, Render, lines, maybe, some, time},
     terminal::{self, harmless},
 };
 
@@ -43,6 +44,22 @@ impl Record for WorkflowSummary {
     const CUT: &'static [&'static str] = &["WHAT IT DOES"];
 }
 
+/// Workflow as the engine's own text, so that values keep their original form.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+struct Saved(Box<RawValue>);
+
+impl Record for Saved {
+    const COLUMNS: &'static [Field<Self>] = &[("WORKFLOW", |saved| some(read(&saved.0).ok()?.name))];
+
+    fn text(&self, look: &Look) -> String {
+        match read(&self.0) {
+            Ok(workflow) => workflow.text(look),
+            Err(failure) => format!("{failure}\n"),
+        }
+    }
+}
+
 impl Record for Workflow {
     const LINES: &'static [Field<Self>] = &[
         ("workflow", |workflow| some(&workflow.name)),
@@ -68,7 +85,7 @@ pub(super) async fn execute(context: &Context, command: WorkflowsCommand) -> Res
             let path = "v1/workflows?detail=true";
             context.list::<WorkflowSummary>(&render, get(path)).await
         }
-        WorkflowsCommand::Get { name, render } => show(context, &name, &render).await,
+        WorkflowsCommand::Get { name, render } => context.one::<Saved>(&render, get(path(&name))).await,
         WorkflowsCommand::Edit { name } => edit(context, &name).await,
         WorkflowsCommand::Put(args) => put_all(context, &args).await,
         WorkflowsCommand::Delete { names } => {
@@ -82,14 +99,6 @@ pub(super) async fn execute(context: &Context, command: WorkflowsCommand) -> Res
             context.call(&Render::default(), delete).await
         }
     }
-}
-
-/// Shows a workflow. JSON is the engine's own text, so that values keep their original form.
-async fn show(context: &Context, name: &Name, render: &Render) -> Result<Exit> {
-    let record: Box<RawValue> = context.ask(render, get(path(name))).await?;
-    render.answer(&record, |record| {
-        Ok(terminal::print(&read(record)?.text(&render.look()))?)
-    })
 }
 
 fn read(record: &RawValue) -> Result<Workflow> {
@@ -117,8 +126,10 @@ async fn edit(context: &Context, name: &Name) -> Result<Exit> {
                 ))
             })?;
             if edited == shown {
-                let unchanged = || Failure::usage(format!("workflow {name} is unchanged"));
-                return Err(refusal.unwrap_or_else(unchanged));
+                return Err(match refusal {
+                    Some(failure) => kept(name, &edited, &failure),
+                    None => Failure::usage(format!("workflow {name} is unchanged")),
+                });
             }
             let failure = match save(client, name, &edited).await {
                 Ok(revision) => {
@@ -128,7 +139,7 @@ async fn edit(context: &Context, name: &Name) -> Result<Exit> {
                 Err(failure) if failure.exit == Exit::Usage && context.terminal.stderr_is_terminal() => {
                     failure
                 }
-                Err(failure) => return Err(failure),
+                Err(failure) => return Err(kept(name, &edited, &failure)),
             };
             let text = edited.lines().skip_while(|line| line.starts_with(REFUSED));
             shown = format!("{REFUSED} {failure}\n{}\n", text.collect::<Vec<_>>().join("\n"));
@@ -136,6 +147,16 @@ async fn edit(context: &Context, name: &Name) -> Result<Exit> {
         }
     };
     context.call(&Render::default(), edit).await
+}
+
+/// Writes a text that could not be saved to a file, and returns the failure with its path.
+fn kept(name: &Name, text: &str, failure: &Failure) -> Failure {
+    let path = std::env::temp_dir().join(format!("sortie-{name}-{}.toml", std::process::id()));
+    let kept = match replace_private(&path, text) {
+        Ok(()) => format!("your text is in {}", path.display()),
+        Err(error) => format!("your text is lost: {}: {}", path.display(), plain::io(&error)),
+    };
+    Failure::new(failure.exit, format!("{failure}; {kept}"))
 }
 
 /// Beginning of the line with which an editor shows why a text was refused.
@@ -155,8 +176,7 @@ fn document(record: &Map<String, Value>) -> Result<String> {
     for field in given {
         definition.remove(*field);
     }
-    ::toml::to_string(&without_nulls(definition.into()))
-        .map_err(|error| Failure::internal(format!("cannot write the workflow as TOML: {error}")))
+    render::toml(definition.into())
 }
 
 async fn put_all(context: &Context, args: &PutWorkflows) -> Result<Exit> {

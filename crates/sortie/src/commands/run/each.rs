@@ -40,7 +40,8 @@ pub(super) fn files(args: &mut RunArgs) -> Result<Vec<FileArg>> {
     if !is_defined {
         let last = args.batch.each.pop().filter(|_| !args.batch.each.is_empty());
         let last = last.ok_or_else(no_prompt)?;
-        if !matches(&last)?.is_empty() {
+        // A prompt is seldom a valid pattern.
+        if matches(&last).is_ok_and(|files| !files.is_empty()) {
             return Err(no_prompt());
         }
         args.literal = Some(last);
