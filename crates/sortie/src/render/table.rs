@@ -8,6 +8,9 @@ use crate::terminal::harmless;
 /// Width that a column which may be cut keeps while there are further columns to fit.
 const CUT_WIDTH: u16 = 30;
 
+/// Width that such a column has at least.
+const LEAST_WIDTH: u16 = 8;
+
 /// Blanks between two columns.
 const GAP: u16 = 2;
 
@@ -27,7 +30,7 @@ pub(crate) fn table<T: Record>(records: &[T], look: &Look) -> String {
         table.set_content_arrangement(ContentArrangement::Dynamic);
         table.set_constraints(columns.iter().map(|(heading, _)| {
             if T::CUT.contains(heading) {
-                ColumnConstraint::LowerBoundary(Width::Fixed(GAP + 8))
+                ColumnConstraint::LowerBoundary(Width::Fixed(GAP + LEAST_WIDTH))
             } else {
                 ColumnConstraint::ContentWidth
             }
@@ -46,12 +49,12 @@ fn fitting<T: Record>(records: &[T], look: &Look, width: u16) -> Vec<&'static Fi
             .first()
             .copied()
             .unwrap_or_default();
-        let most = if T::CUT.contains(heading) {
-            CUT_WIDTH
+        let kept = if T::CUT.contains(heading) {
+            content.clamp(LEAST_WIDTH, CUT_WIDTH)
         } else {
-            u16::MAX
+            content
         };
-        content.min(most).saturating_add(GAP)
+        kept.saturating_add(GAP)
     };
     let mut columns: Vec<&Field<T>> = T::COLUMNS.iter().collect();
     let mut used = T::COLUMNS.iter().map(width_of).fold(0, u16::saturating_add);
